@@ -41,9 +41,9 @@ impl Client {
         client
     }
 
-    /// Connects, and returns as soon as iopub messages arrive; `patience` is how long they may take after a
+    /// Connects, and returns as soon as iopub messages arrive; `timeout` is how long they may take after a
     /// reply.
-    pub async fn connect_within(info: &ConnectionInfo, patience: Duration) -> Self {
+    pub async fn connect_within(info: &ConnectionInfo, timeout: Duration) -> Self {
         let mut shell = DealerSocket::new();
         shell
             .connect(&info.endpoint(Channel::Shell).to_string())
@@ -66,7 +66,7 @@ impl Client {
         loop {
             client.send("kernel_info_request", &json!({}), None).await;
             client.reply().await;
-            if tokio::time::timeout(patience, client.iopub.recv())
+            if tokio::time::timeout(timeout, client.iopub.recv())
                 .await
                 .is_ok()
             {

@@ -44,7 +44,7 @@ struct Streams {
 }
 
 /// How long a crowd may take before messages that have not come count as lost.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Crowd {
     /// Connects `clients` clients, each with one `kernel_info_request`, and returns once all of them have
@@ -61,7 +61,7 @@ impl Crowd {
         crowd.wait(|told| told.replies.get() >= clients).await?;
         let took = start.elapsed();
         // A request now causes iopub messages to every client whose subscription has arrived.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !crowd.members.iter().all(|member| member.hears.get()) {
             if Instant::now() > deadline {
                 return None;
@@ -102,7 +102,7 @@ impl Crowd {
     }
 
     async fn wait(&self, enough: impl Fn(&Told) -> bool) -> Option<()> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let news = self.told.news.notified();
             if enough(&self.told) {

@@ -248,7 +248,7 @@ impl Row {
                 };
                 let before = reached.cpu();
                 let flooding = client.flood(self.flooder(), &flood);
-                let (came, took) = tokio::time::timeout(PATIENCE, flooding).await.ok()?;
+                let (came, took) = tokio::time::timeout(TIMEOUT, flooding).await.ok()?;
                 cell.note_cpu(&reached, before, messages);
                 cell.lost += messages - came;
                 cell.times.push(took);
@@ -275,7 +275,7 @@ impl Row {
                 let before = reached.cpu();
                 let start = Instant::now();
                 let (_, missing) = tokio::join!(
-                    tokio::time::timeout(PATIENCE, client.flood(self.flooder(), &flood)),
+                    tokio::time::timeout(TIMEOUT, client.flood(self.flooder(), &flood)),
                     crowd.hear(messages),
                 );
                 cell.times.push(start.elapsed());
@@ -293,7 +293,7 @@ impl Row {
                 };
                 let before = reached.cpu();
                 let flooding = client.flood(self.flooder(), &flood);
-                let flooded = tokio::time::timeout(PATIENCE, flooding).await;
+                let flooded = tokio::time::timeout(TIMEOUT, flooding).await;
                 cell.peak_kib = cell.peak_kib.max(reached.peak_kib());
                 let (came, took) = flooded.ok()?;
                 cell.note_cpu(&reached, before, messages);
@@ -308,7 +308,7 @@ impl Row {
 }
 
 /// How long a turn may take before it counts as stalled.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Cell {
     /// Records the processor time since `before`, divided by the number of messages.

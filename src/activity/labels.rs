@@ -7,7 +7,7 @@ use crate::project::event::{ExecutionStart, RunningExecution};
 const SOURCE: usize = 32;
 
 /// Returns the label of a running cell with its actor: `human (VS Code)'s cell 3f2c`.
-pub fn whose(cell: &RunningExecution) -> String {
+pub fn cell_with_actor(cell: &RunningExecution) -> String {
     let kind_and_label = kind_and_label(cell.cell.as_deref(), cell.code.as_deref());
     format!("{}'s {kind_and_label}", Actor::parse(cell.by.as_deref()))
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn cell(by: Option<&str>, cell: Option<&str>, code: Option<&str>) -> String {
-        whose(&RunningExecution {
+        cell_with_actor(&RunningExecution {
             msg_id: "1".to_owned(),
             by: by.map(str::to_owned),
             cell: cell.map(str::to_owned),

@@ -1,12 +1,12 @@
 //! The front ends that are joined to a project's kernels.
 
 use crate::kernel::process::Process;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, boot_id, pid_namespace};
 
 /// Returns the records of the proxies that run, and removes those of proxies on this machine that
 /// have ended.
-pub fn joined(project: &Project) -> Vec<Joined> {
+pub fn joined(project: &Project) -> Vec<JoinedFrontEnd> {
     let (alive, dead): (Vec<_>, Vec<_>) = project
         .list_joined()
         .into_iter()
@@ -19,20 +19,20 @@ pub fn joined(project: &Project) -> Vec<Joined> {
 
 /// Says whether a proxy belongs to this boot and pid namespace: only then can this process find out
 /// whether it runs.
-pub fn is_of_here(joined: &Joined) -> bool {
+pub fn is_of_here(joined: &JoinedFrontEnd) -> bool {
     let own_namespace = pid_namespace();
     let is_own = joined.pid_namespace.is_empty() || joined.pid_namespace == own_namespace;
     is_own && joined.boot_id == boot_id()
 }
 
 /// Returns the proxies that serve a session's kernel now, for any of the notebooks that share it.
-pub fn joined_to(project: &Project, key: &str) -> Vec<Joined> {
+pub fn joined_to(project: &Project, key: &str) -> Vec<JoinedFrontEnd> {
     let found = joined(project);
     if found.is_empty() {
         return found;
     }
     let state = project.state().unwrap_or_default();
-    let serves = |joined: &Joined| {
+    let serves = |joined: &JoinedFrontEnd| {
         let session = joined.session.as_deref();
         session.is_some_and(|session| state.owner_key(session) == key)
     };

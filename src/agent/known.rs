@@ -39,7 +39,7 @@ pub struct KnownAgents {
     /// The local copy of the registry, if there is one.
     pub registry: Option<AgentRegistry>,
     /// What is wrong with the files.
-    pub faults: Vec<String>,
+    pub errors: Vec<String>,
     /// Where programs are looked for.
     path: OsString,
 }
@@ -118,7 +118,7 @@ impl KnownAgents {
             Ok(registry) => Some(registry),
             Err(RegistryError::Missing | RegistryError::NoHome(_)) => None,
             Err(error) => {
-                known.faults.push(error.to_string());
+                known.errors.push(error.to_string());
                 None
             }
         };
@@ -131,15 +131,15 @@ impl KnownAgents {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
             Err(error) => {
-                let fault = format!("{} cannot be read: {error}", file.display());
-                return self.faults.push(fault);
+                let error = format!("{} cannot be read: {error}", file.display());
+                return self.errors.push(error);
             }
         };
         let entries: BTreeMap<String, Entry> = match toml::from_str(&text) {
             Ok(entries) => entries,
             Err(error) => {
-                let fault = format!("{} names no agents: {}", file.display(), error.message());
-                return self.faults.push(fault);
+                let error = format!("{} names no agents: {}", file.display(), error.message());
+                return self.errors.push(error);
             }
         };
         for (name, entry) in entries {
@@ -153,8 +153,8 @@ impl KnownAgents {
                     true => "has no command",
                     false => "is no name: letters, digits and hyphens in lower case make one",
                 };
-                let fault = format!("{}: {name:?} {why}", file.display());
-                self.faults.push(fault);
+                let error = format!("{}: {name:?} {why}", file.display());
+                self.errors.push(error);
                 continue;
             }
             let env = entry.env.into_iter().collect();
@@ -194,7 +194,7 @@ impl KnownAgents {
     ///
     /// # Errors
     /// The text is empty or no command, or the named agent is not installed.
-    pub fn meant(&self, text: &str) -> Result<Launch, UnknownAgent> {
+    pub fn resolve(&self, text: &str) -> Result<Launch, UnknownAgent> {
         let text = text.trim();
         let missing = |launch: &Launch| UnknownAgent::Missing {
             name: text.to_owned(),
@@ -236,7 +236,7 @@ impl KnownAgents {
     /// # Errors
     /// The text is empty or no command, the named agent is not installed, or there is no such program.
     pub fn runnable(&self, text: &str) -> Result<Launch, UnknownAgent> {
-        let launch = self.meant(text)?;
+        let launch = self.resolve(text)?;
         match launch.argv.first() {
             Some(program) if !program.contains('/') && !is_program(program, &self.path) => {
                 Err(UnknownAgent::Missing {
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn an_agent_is_named_by_what_it_runs() {
-        let name = |line: &str| KnownAgents::default().meant(line).unwrap().name;
+        let name = |line: &str| KnownAgents::default().resolve(line).unwrap().name;
         assert_eq!(name("python3 -u '/a b/echo_agent.py' --x"), "echo-agent");
         assert_eq!(name("npx -y @google/gemini-cli --acp"), "gemini");
         assert_eq!(name("env 'A=b c' npx -y @ann/agent-1 --acp"), "agent-1");
@@ -318,9 +318,9 @@ mod tests {
         assert_eq!(name("uv run agent.py"), "agent");
         assert_eq!(name("human"), "agent");
         assert_eq!(name("node"), "node");
-        let meant = |line| KnownAgents::default().meant(line);
-        assert_eq!(meant("  "), Err(UnknownAgent::Empty));
-        assert!(matches!(meant("a 'b"), Err(UnknownAgent::Quote(_))));
+        let resolve = |line| KnownAgents::default().resolve(line);
+        assert_eq!(resolve("  "), Err(UnknownAgent::Empty));
+        assert!(matches!(resolve("a 'b"), Err(UnknownAgent::Quote(_))));
     }
 
     #[test]
@@ -339,12 +339,12 @@ mod tests {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, text).unwrap();
         let known = KnownAgents::read(&variables);
-        let mine = known.meant("mine").unwrap();
+        let mine = known.resolve("mine").unwrap();
         assert_eq!(mine.argv, ["mine", "one word"]);
         assert_eq!(mine.env, [("K".to_owned(), "v".to_owned())]);
-        assert_eq!(known.faults.len(), 2, "{:?}", known.faults);
+        assert_eq!(known.errors.len(), 2, "{:?}", known.errors);
         assert!(matches!(
-            known.meant("gemini"),
+            known.resolve("gemini"),
             Err(UnknownAgent::Missing { .. })
         ));
         assert_eq!(known.runnable("mine").unwrap(), mine);
@@ -356,7 +356,7 @@ mod tests {
 
         std::fs::write(&file, "[mine]\ncomand = 3").unwrap();
         let damaged = KnownAgents::read(&variables);
-        assert_eq!(damaged.faults.len(), 1);
+        assert_eq!(damaged.errors.len(), 1);
         assert!(!damaged.agents.contains_key("mine"));
     }
 }

@@ -34,6 +34,6 @@ pub use connection::{AgentEnd, Launch};
 pub use markdown::cell_link;
 pub use message::ChatMessage;
 pub use protocol::{Capabilities, McpServer, PermissionKind, PermissionOption};
-pub use session::{Agent, AgentError, Begun, Front};
+pub use session::{Agent, AgentError, AgentStart, Front};
 pub use turn::{Display, Turn};
 pub use workspace::Workspace;

@@ -81,7 +81,7 @@ struct Running {
 
 /// What the start of an agent has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum AgentStart {
     /// It ran already.
     Already,
     /// It has begun a new session.
@@ -103,7 +103,7 @@ pub enum AgentError {
     Start {
         /// The command.
         command: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It ended.
@@ -268,9 +268,9 @@ impl Agent {
     ///
     /// # Errors
     /// It cannot be started, does not speak the protocol, or wants a login.
-    pub async fn start(&mut self, interrupt: &Notify) -> Result<Begun, AgentError> {
+    pub async fn start(&mut self, interrupt: &Notify) -> Result<AgentStart, AgentError> {
         if self.is_running() {
-            return Ok(Begun::Already);
+            return Ok(AgentStart::Already);
         }
         let connection = Connection::start(&self.launch, self.workspace.root());
         let connection = connection.map_err(|source| AgentError::Start {
@@ -307,11 +307,11 @@ impl Agent {
         result
     }
 
-    async fn begin(&mut self) -> Result<Begun, AgentError> {
+    async fn begin(&mut self) -> Result<AgentStart, AgentError> {
         let answer = match self.call(Call::Initialize, &NoFrontEnd, None).await {
             Err(AgentError::Answer { source, .. }) if source.is_unknown_method() => {
                 self.earlier_session = None;
-                return Ok(Begun::New);
+                return Ok(AgentStart::New);
             }
             answer => answer?,
         };
@@ -322,11 +322,11 @@ impl Agent {
     }
 
     /// Begins a session with an agent that has introduced itself.
-    async fn begin_session(&mut self) -> Result<Begun, AgentError> {
+    async fn begin_session(&mut self) -> Result<AgentStart, AgentError> {
         let root = self.workspace.root().to_owned();
         let servers = self.servers.clone();
         let loads = self.running()?.capabilities.loads;
-        let mut result = Begun::New;
+        let mut result = AgentStart::New;
         if let Some(earlier_session) = self.earlier_session.take() {
             let why = if loads {
                 // The agent repeats the conversation, which the notebook has already.
@@ -336,7 +336,7 @@ impl Agent {
                         let mut facts = self.facts(answer)?;
                         facts.id = Some(earlier_session);
                         self.running()?.session = Some(facts);
-                        return Ok(Begun::Resumed);
+                        return Ok(AgentStart::Resumed);
                     }
                     Err(AgentError::Answer { source, .. }) if !source.wants_login() => {
                         source.to_string()
@@ -349,7 +349,7 @@ impl Agent {
             } else {
                 "it cannot take up sessions".to_owned()
             };
-            result = Begun::Forgotten { why };
+            result = AgentStart::Forgotten { why };
         }
         let answer = self
             .call(Call::New(&root, &servers), &NoFrontEnd, None)
@@ -367,7 +367,7 @@ impl Agent {
     ///
     /// # Errors
     /// The agent refuses.
-    pub async fn login(&mut self, way: &str) -> Result<Begun, AgentError> {
+    pub async fn login(&mut self, way: &str) -> Result<AgentStart, AgentError> {
         self.call(Call::Authenticate(way), &NoFrontEnd, None)
             .await?;
         self.begin_session().await

@@ -32,7 +32,7 @@ impl AgentWork {
                     let kept_cells = kept_cells.map(|it| (event.session.clone(), it.cell.clone()));
                     work.changed.extend(kept_cells);
                 }
-                EventKind::Asked(_) => {}
+                EventKind::Requested(_) => {}
                 _ => continue,
             }
             work.notebooks.insert(event.notebook().to_owned());

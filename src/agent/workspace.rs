@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use crate::api;
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::Meanwhile;
 use crate::api::problem::Problem;
 use crate::project::{Project, beneath};
@@ -171,13 +171,13 @@ impl Workspace {
 
     /// Returns the maker of a request about a notebook, in the agent's name.
     fn caller(&self, by: &str, notebook: &Path) -> Result<Caller, Problem> {
-        Caller::of(Given {
+        Caller::of(CallerSettings {
             notebook: Some(notebook.to_owned()),
             name: Some(by.to_owned()),
             on_terminal: false,
-            here: self.root.clone(),
+            working_dir: self.root.clone(),
             command: "nb".to_owned(),
-            tell: |_| {},
+            progress: |_| {},
             gets_json: false,
             has_own_thread: false,
         })

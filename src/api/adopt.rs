@@ -10,7 +10,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use crate::kernel::shell::quote;
 use crate::project::adopt;
-pub use crate::project::adopt::{Adopted, Held};
+pub use crate::project::adopt::{Adopted, FolderEntry};
 use crate::project::{Project, Status};
 
 /// The `.nb` folder that the request is about, and what to do with it.
@@ -32,7 +32,7 @@ pub enum AdoptAnswer {
         /// The `.nb`.
         dir: PathBuf,
         /// What is in it.
-        holds: Vec<Held>,
+        holds: Vec<FolderEntry>,
     },
     /// Its history was taken over.
     Adopted(Adopted),
@@ -45,9 +45,9 @@ impl Answer for AdoptAnswer {}
 /// # Errors
 /// No `.nb` here is a stranger's, notebooks are open in the folder, or files cannot be moved.
 pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer, Problem> {
-    let from = request.folder.unwrap_or_else(|| caller.here.clone());
+    let from = request.folder.unwrap_or_else(|| caller.working_dir.clone());
     blocking(caller, move |_| {
-        let Some(dir) = Project::passed_over(&from) else {
+        let Some(dir) = Project::ignored_folder(&from) else {
             let text = format!(
                 "there is nothing to adopt: no .nb at or above {} is a stranger's",
                 from.display()
@@ -58,7 +58,7 @@ pub async fn adopt(caller: &Caller, request: AdoptRequest) -> Result<AdoptAnswer
             Problem::failed(&format!("{action} {}", dir.display()), error)
         };
         if !request.take {
-            let holds = adopt::held(&dir).map_err(|error| failed("list", &error))?;
+            let holds = adopt::entries(&dir).map_err(|error| failed("list", &error))?;
             return Ok(AdoptAnswer::Holds { dir, holds });
         }
         refuse_while_open(&from, &dir)?;

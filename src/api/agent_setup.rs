@@ -72,7 +72,7 @@ pub async fn set_up_agents(
     request: AgentSetupRequest,
 ) -> Result<AgentSetupAnswer, Problem> {
     blocking(caller, move |caller| {
-        let folder = caller.here.canonicalize();
+        let folder = caller.working_dir.canonicalize();
         let folder = folder.map_err(|error| Problem::failed("find the folder", &error))?;
         let mut planned = Vec::new();
         for program in request.programs {

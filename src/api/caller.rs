@@ -10,7 +10,7 @@ use crate::activity::notification::PendingNotices;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::view::{PendingCells, View};
-use crate::execution::lost::{self, Lost};
+use crate::execution::lost::{self, KilledRecorder};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, Target, TargetError};
@@ -21,7 +21,7 @@ use crate::project::{Config, ConfigError, Project};
 
 /// How long a request waits for a kernel by default: agents' shells end longer calls without an error
 /// message.
-pub const PATIENCE: Duration = Duration::from_secs(45);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The largest number of notebooks of the working directory that a hint suggests.
 const MOST_SUGGESTED: usize = 5;
@@ -39,7 +39,7 @@ pub struct Caller {
     /// Whether a person reads the answer and can be asked something.
     pub is_person: bool,
     /// The working directory. Relative paths in requests are resolved against the process's own.
-    pub here: PathBuf,
+    pub working_dir: PathBuf,
     /// The notebook that the request is about: the one it names, else the one in the settings; none if
     /// neither names one.
     pub notebook: Option<PathBuf>,
@@ -50,13 +50,13 @@ pub struct Caller {
     /// The request as a command, without a notebook. Hints repeat it.
     pub command: String,
     /// Receives a line for each thing that a request waits for.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
     pub(super) notices: PendingNotices,
     /// The cells that are in the answer.
     pub(super) shown: PendingCells,
-    /// See [`Given::gets_json`].
+    /// See [`CallerSettings::gets_json`].
     pub(super) gets_json: bool,
-    /// See [`Given::has_own_thread`].
+    /// See [`CallerSettings::has_own_thread`].
     has_own_thread: bool,
     pub(super) state: Arc<RequestState>,
 }
@@ -64,8 +64,8 @@ pub struct Caller {
 /// What a request has found out so far, shared by all clones of its caller.
 #[derive(Debug, Default)]
 pub(super) struct RequestState {
-    pub(super) concerned: OnceLock<Concerned>,
-    pub(super) lost: OnceLock<Vec<Lost>>,
+    pub(super) target_notebook: OnceLock<TargetNotebook>,
+    pub(super) lost: OnceLock<Vec<KilledRecorder>>,
     /// The jobs whose outputs are in the answer, each up to a cursor.
     followed: Mutex<Vec<(JobFolder, Cursor)>>,
 }
@@ -78,7 +78,7 @@ impl RequestState {
 
 /// The notebook that a request acts on.
 #[derive(Clone, Debug)]
-pub struct Concerned {
+pub struct TargetNotebook {
     /// The notebook's project.
     pub project: Project,
     /// The notebook's own key in the project, also where it shares another notebook's kernel.
@@ -87,7 +87,7 @@ pub struct Concerned {
 
 /// What an adapter knows of a caller before the project's settings are read.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct CallerSettings {
     /// The notebook that the request names.
     pub notebook: Option<PathBuf>,
     /// The name to act under.
@@ -95,11 +95,11 @@ pub struct Given {
     /// Whether the answer goes to a terminal.
     pub on_terminal: bool,
     /// The working directory.
-    pub here: PathBuf,
+    pub working_dir: PathBuf,
     /// See [`Caller::command`].
     pub command: String,
-    /// See [`Caller::tell`].
-    pub tell: fn(&str),
+    /// See [`Caller::progress`].
+    pub progress: fn(&str),
     /// Whether the answer is delivered as JSON, in which each conflict has the whole texts.
     pub gets_json: bool,
     /// Whether the request has a thread to itself, as a command has whose process ends with it. File work
@@ -112,50 +112,50 @@ impl Caller {
     ///
     /// # Errors
     /// The settings cannot be read.
-    pub fn of(given: Given) -> Result<Self, Problem> {
-        let named = target::named(given.notebook.as_deref(), &ProcessVariables);
-        let project = Project::find(named.as_deref().unwrap_or(&given.here));
+    pub fn of(settings: CallerSettings) -> Result<Self, Problem> {
+        let named = target::named(settings.notebook.as_deref(), &ProcessVariables);
+        let project = Project::find(named.as_deref().unwrap_or(&settings.working_dir));
         if let Some(project) = &project {
             let checked = project.check_version();
             checked.map_err(|error| Problem::new(ProblemKind::Failed, causes(&error)))?;
             if let Some(notice) = project.take_notice() {
-                (given.tell)(&notice);
+                (settings.progress)(&notice);
             }
         }
-        let settings = match &project {
+        let config = match &project {
             Some(project) => project.settings(),
             None => Config::default().with(|name| std::env::var_os(name)),
         };
-        let settings = settings.map_err(|error| {
+        let config = config.map_err(|error| {
             let kind = match error {
                 ConfigError::Variable { .. } => ProblemKind::Usage,
                 _ => ProblemKind::Failed,
             };
             Problem::new(kind, causes(&error))
         })?;
-        let name = given.name.as_deref();
-        let configured = settings.name.as_deref();
+        let name = settings.name.as_deref();
+        let configured = config.name.as_deref();
         let (actor, is_person) =
-            Actor::of_command(name, &ProcessVariables, configured, given.on_terminal);
+            Actor::of_command(name, &ProcessVariables, configured, settings.on_terminal);
         // A path from a variable is relative to the working directory; one from the settings file, to its
         // project.
-        let configured = settings.notebook.filter(|_| named.is_none());
+        let configured = config.notebook.filter(|_| named.is_none());
         let root = project.as_ref().map(Project::root);
         let configured = root.and_then(|root| Some(root.join(configured?)));
         Ok(Self {
             by: actor.to_string(),
             actor,
             is_person,
-            here: given.here,
-            notebook: given.notebook.or(configured),
+            working_dir: settings.working_dir,
+            notebook: settings.notebook.or(configured),
             project,
-            timeout: settings.timeout,
-            command: given.command,
-            tell: given.tell,
+            timeout: config.timeout,
+            command: settings.command,
+            progress: settings.progress,
             notices: PendingNotices::default(),
             shown: PendingCells::default(),
-            gets_json: given.gets_json,
-            has_own_thread: given.has_own_thread,
+            gets_json: settings.gets_json,
+            has_own_thread: settings.has_own_thread,
             state: Arc::default(),
         })
     }
@@ -166,13 +166,13 @@ impl Caller {
     }
 
     /// Returns the notebook that the request acts on, once it is known.
-    pub fn concerned(&self) -> Option<&Concerned> {
-        self.state.concerned.get()
+    pub fn target_notebook(&self) -> Option<&TargetNotebook> {
+        self.state.target_notebook.get()
     }
 
     /// Sets the notebook that the request acts on: the answer then reports what others did there.
-    pub(crate) fn concerns(&self, project: &Project, key: &str) {
-        let _ = self.state.concerned.set(Concerned {
+    pub(crate) fn set_target_notebook(&self, project: &Project, key: &str) {
+        let _ = self.state.target_notebook.set(TargetNotebook {
             project: project.clone(),
             key: key.to_owned(),
         });
@@ -211,10 +211,10 @@ impl Caller {
     /// Returns the session of the notebook that the request is about.
     pub(super) async fn target(&self) -> Result<Target, Problem> {
         let notebook = self.notebook.as_deref();
-        let target = target::resolve(notebook, &self.here, &ProcessVariables)
+        let target = target::resolve(notebook, &self.working_dir, &ProcessVariables)
             .await
             .map_err(|error| Problem::of_target(&error, &self.command))?;
-        self.concerns(&target.project, &target.notebook_key);
+        self.set_target_notebook(&target.project, &target.notebook_key);
         Ok(target)
     }
 
@@ -224,12 +224,12 @@ impl Caller {
     pub(super) async fn target_or_last_used(&self) -> Result<Target, Problem> {
         let target = self.resolve_or_last_used().await;
         let target = target.map_err(|error| Problem::of_target(&error, &self.command))?;
-        self.concerns(&target.project, &target.notebook_key);
+        self.set_target_notebook(&target.project, &target.notebook_key);
         Ok(target)
     }
 
     async fn resolve_or_last_used(&self) -> Result<Target, TargetError> {
-        let resolve = |notebook| target::resolve(notebook, &self.here, &ProcessVariables);
+        let resolve = |notebook| target::resolve(notebook, &self.working_dir, &ProcessVariables);
         let several = match resolve(self.notebook.as_deref()).await {
             Err(TargetError::Several {
                 notebooks,
@@ -240,7 +240,7 @@ impl Caller {
         match self.last_used(&several) {
             Some(notebook) => {
                 let name = notebook.file_name().unwrap_or_default().display();
-                (self.tell)(&format!(
+                (self.progress)(&format!(
                     "{name}: the one of {} open notebooks that you used last",
                     several.len()
                 ));
@@ -255,7 +255,7 @@ impl Caller {
 
     /// Returns the notebook in which the caller did something last.
     fn last_used(&self, notebooks: &[PathBuf]) -> Option<PathBuf> {
-        let project = Project::find(&self.here)?;
+        let project = Project::find(&self.working_dir)?;
         let keys: Vec<_> = notebooks.iter().map(|it| project.key(it)).collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let events = project.events_of(&keys);
@@ -278,7 +278,7 @@ impl Caller {
                 Ok(target) => target.session.notebook,
                 Err(error @ TargetError::NoneOpen { .. }) => {
                     let message = format!("no notebook is named, and {}", causes(&error));
-                    let hints = commands_here(&self.here, &self.command);
+                    let hints = commands_here(&self.working_dir, &self.command);
                     return Err(Problem::new(ProblemKind::Usage, message).all_hints(hints));
                 }
                 Err(error) => return Err(Problem::of_target(&error, &self.command)),
@@ -286,15 +286,15 @@ impl Caller {
         };
         let page = NotebookFile::of(&path)?;
         for note in transaction::finish(&page) {
-            (self.tell)(&format!("{}: {note}", page.path.display()));
+            (self.progress)(&format!("{}: {note}", page.path.display()));
         }
-        self.concerns(&page.project, &page.key);
+        self.set_target_notebook(&page.project, &page.key);
         Ok(page)
     }
 
     /// Returns the project of the named notebook, else the one at or above the working directory.
     pub(super) fn project(&self) -> Result<Project, Problem> {
-        let from = self.notebook.as_deref().unwrap_or(&self.here);
+        let from = self.notebook.as_deref().unwrap_or(&self.working_dir);
         Project::find(from).ok_or_else(|| {
             let text = format!("no notebook was opened in {}", from.display());
             Problem::new(ProblemKind::Usage, text).hint("nb open NOTEBOOK.ipynb")
@@ -302,11 +302,11 @@ impl Caller {
     }
 
     /// Returns how long to wait for a kernel; 0 seconds are for ever.
-    pub(crate) fn patience(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
+    pub(crate) fn kernel_timeout(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
         let for_ever = Duration::from_secs(u64::from(u32::MAX));
         Ok(match self.wait(timeout)? {
             Some(wait) => wait.unwrap_or(for_ever),
-            None => PATIENCE,
+            None => DEFAULT_TIMEOUT,
         })
     }
 

@@ -162,7 +162,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         let runs = running(&page).and_then(|runs| runs.cell);
         let graph = NotebookGraph::of(&page, document, Analysis::IfRun)?;
         let names = CellNames::of(document, &graph);
-        let mut files = OutputFiles::of(&page, &caller.here);
+        let mut files = OutputFiles::of(&page, &caller.working_dir);
         let cells = places.iter();
         let cells: Vec<_> = cells.filter_map(|at| document.cells().get(*at)).collect();
         let mut previews = match request.outputs {
@@ -316,9 +316,9 @@ fn shown(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::caller::Given;
+    use crate::api::caller::CallerSettings;
     use crate::api::{CellsRequest, cells};
-    use crate::editing::seen::Seen;
+    use crate::editing::seen::SeenCells;
 
     const NOTEBOOK: &str = r#"{"cells": [{"cell_type": "code", "id": "3f2c9a1e", "metadata": {},
         "source": "x", "outputs": [], "execution_count": null}],
@@ -333,17 +333,17 @@ mod tests {
         let page = NotebookFile::of(&path).unwrap();
         let revision = page.read().unwrap().cells()[0].revision();
         for name in ["ada", "bob"] {
-            let given = Given {
+            let settings = CallerSettings {
                 notebook: Some(path.clone()),
                 name: Some(name.to_owned()),
                 on_terminal: false,
-                here: folder.path().to_owned(),
+                working_dir: folder.path().to_owned(),
                 command: "nb cell".to_owned(),
-                tell: |_| {},
+                progress: |_| {},
                 gets_json: false,
                 has_own_thread: name == "ada",
             };
-            let caller = Caller::of(given).unwrap();
+            let caller = Caller::of(settings).unwrap();
             match name {
                 "ada" => {
                     let request = CellRequest {
@@ -355,7 +355,7 @@ mod tests {
                 }
                 _ => drop(cells(&caller, CellsRequest::default()).await.unwrap()),
             }
-            let has_seen = || Seen::of(&page, caller.by()).has("3f2c9a1e", revision);
+            let has_seen = || SeenCells::of(&page, caller.by()).has("3f2c9a1e", revision);
             assert!(!has_seen(), "{name}");
             caller.delivered(&caller.meanwhile());
             assert!(has_seen(), "{name}");

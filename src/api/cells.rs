@@ -261,7 +261,7 @@ fn listed(
             outputs: outputs.count,
             outputs_in_short: outputs.text,
             revision: cell.revision(),
-            changes: own.map(|step| step.what).collect(),
+            changes: own.map(|step| step.kind).collect(),
             short_id: (*short.get(*index)?).to_owned(),
         })
     });
@@ -354,7 +354,7 @@ fn steps_since(
 
 /// Returns the indices of the changed cells that still exist.
 fn existing_places(steps: &[CellStep]) -> Vec<usize> {
-    let existing = steps.iter().filter(|step| step.what != ChangeKind::Removed);
+    let existing = steps.iter().filter(|step| step.kind != ChangeKind::Removed);
     let mut places: Vec<_> = existing.map(|step| step.index).collect();
     places.sort_unstable();
     places.dedup();
@@ -362,7 +362,7 @@ fn existing_places(steps: &[CellStep]) -> Vec<usize> {
 }
 
 fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {
-    let removed = steps.iter().filter(|step| step.what == ChangeKind::Removed);
+    let removed = steps.iter().filter(|step| step.kind == ChangeKind::Removed);
     let removed = removed.map(|step| {
         let source = step
             .before

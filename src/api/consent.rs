@@ -53,7 +53,7 @@ fn objection_text(objection: &Objection) -> String {
             let since = running
                 .since
                 .map(|since| format!(", which has run since {} ({})", moment(since), age(since)));
-            format!("end {}{}", running.what, since.unwrap_or_default())
+            format!("end {}{}", running.description, since.unwrap_or_default())
         }
         Objection::DropsQueued(queued) => {
             format!(
@@ -61,8 +61,11 @@ fn objection_text(objection: &Objection) -> String {
                 queued.join(" and ")
             )
         }
-        Objection::WipesVariables(who) => {
-            format!("wipe the variables of {}, who is joined", who.join(" and "))
+        Objection::WipesVariables(actors) => {
+            format!(
+                "wipe the variables of {}, who is joined",
+                actors.join(" and ")
+            )
         }
     }
 }

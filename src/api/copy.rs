@@ -77,8 +77,8 @@ pub async fn copy(
             .of(copies.server)
             .into());
     }
-    let tell = caller.tell;
-    client.ensure_running(&mut |line| tell(line)).await?;
+    let note = caller.progress;
+    client.ensure_running(&mut |line| note(line)).await?;
     let names_folder = match copies.is_upload {
         true => remote_folder(&client, &copies).await?,
         false => {

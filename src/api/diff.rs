@@ -11,7 +11,7 @@ use super::time::moment;
 use crate::editing::earlier_notebook::{self, EarlierError, EarlierNotebook, PastRevision};
 use crate::editing::git::GitError;
 use crate::editing::notebook_file::NotebookFile;
-use crate::editing::seen::Seen;
+use crate::editing::seen::SeenCells;
 use crate::editing::view::{self, View};
 use crate::kernel::shell::quote;
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Revision, diff, diff_metadata};
@@ -171,7 +171,7 @@ fn earlier_version(
 /// Marks cells of the later side as seen: those that are shown whole, and those whose earlier version the
 /// caller had seen.
 fn mark_seen(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
-    let seen = Seen::of(page, caller.by());
+    let seen = SeenCells::of(page, caller.by());
     for diff in cells {
         let Some(after) = &diff.after else { continue };
         let Some(cell) = view.document.cells().get(after.index) else {
@@ -205,10 +205,10 @@ fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     let notebook = quote(&page.path);
     match error {
-        EarlierError::NoSuchRevision { given, last } => {
+        EarlierError::NoSuchRevision { prefix, last } => {
             problem.lines(&revision_lines(last)).hint(format!(
                 "nb diff {notebook} --git {} compares with git's",
-                quote(Path::new(given))
+                quote(Path::new(prefix))
             ))
         }
         EarlierError::Ambiguous { candidates, .. } => problem

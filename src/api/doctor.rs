@@ -28,13 +28,13 @@ impl Answer for DoctorAnswer {}
 /// The checks were cancelled.
 pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
     let named = caller.named();
-    let new = caller.here.join("new.ipynb");
+    let new = caller.working_dir.join("new.ipynb");
     blocking(caller, move |_| {
         let notebook = named.clone().unwrap_or(new);
         let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
         let mut checks = examine(&notebook, &ProcessVariables);
         let name = named.map_or("NOTEBOOK".to_owned(), |it| quote(&it));
-        for fix in checks.iter_mut().filter_map(|check| check.mend.as_mut()) {
+        for fix in checks.iter_mut().filter_map(|check| check.fix.as_mut()) {
             *fix = fix.replace("NOTEBOOK", &name);
         }
         let well = checks.iter().all(|it| it.verdict != Verdict::Bad);

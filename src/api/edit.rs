@@ -9,7 +9,7 @@ use super::diff::{DiffAnswer, diff_documents};
 use super::envelope::Answer;
 use super::problem::editing::of_operation;
 use super::problem::{Problem, ProblemKind};
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Operation, Revision};
 
@@ -82,7 +82,7 @@ pub struct EditAnswer {
 impl Answer for EditAnswer {}
 
 impl EditAnswer {
-    pub(crate) fn of(page: &NotebookFile, outcome: Done) -> Self {
+    pub(crate) fn of(page: &NotebookFile, outcome: EditOutcome) -> Self {
         let error = (!outcome.conflicts.is_empty()).then(|| {
             let message = "another program saved the same lines during this edit, and they stay";
             Problem::new(ProblemKind::Conflict, message).with_lost(&outcome.conflicts)
@@ -110,7 +110,7 @@ impl Caller {
             now: policy.now,
             // A person sees the notebook in an editor, which `nb` cannot observe.
             must_have_seen: !self.is_person,
-            tell: self.tell,
+            progress: self.progress,
             notices: self.notices.clone(),
             shown: self.shown.clone(),
             shows_whole: self.gets_json,
@@ -158,7 +158,7 @@ fn problem(error: EditError, is_list: bool) -> Problem {
 }
 
 /// Returns the changes as they are in the notebook now, merged with what another program saved in between.
-fn final_changes(outcome: &Done) -> Vec<CellChange> {
+fn final_changes(outcome: &EditOutcome) -> Vec<CellChange> {
     let mut changes = outcome.changes.clone();
     let cells = outcome.document.cells();
     for at in 0..changes.len() {
@@ -175,9 +175,9 @@ fn final_changes(outcome: &Done) -> Vec<CellChange> {
         };
         change.index = index;
         change.after = cells.get(index).map(Cell::revision);
-        if change.what == ChangeKind::Removed {
+        if change.kind == ChangeKind::Removed {
             // Another program edited the cell in between, so the merge kept it.
-            change.what = ChangeKind::Nothing;
+            change.kind = ChangeKind::Nothing;
         }
     }
     changes

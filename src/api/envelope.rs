@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::caller::{Caller, Concerned};
+use super::caller::{Caller, TargetNotebook};
 use super::problem::Problem;
 use crate::activity::notification::Notifications;
-use crate::execution::lost::{self, Lost};
+use crate::execution::lost::{self, KilledRecorder};
 use crate::lifecycle::death;
 use crate::project::{Ended, Status};
 
@@ -60,7 +60,7 @@ impl<'a, A: Answer> Envelope<'a, A> {
 pub struct Meanwhile {
     /// Recorders that were killed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<Lost>,
+    pub lost: Vec<KilledRecorder>,
     /// What happened on the notebook that the request acts on.
     #[serde(flatten)]
     pub notebook: Option<NotebookEvents>,
@@ -99,12 +99,12 @@ impl Caller {
     pub fn meanwhile(&self) -> Meanwhile {
         Meanwhile {
             lost: self.state.lost.get().cloned().unwrap_or_default(),
-            notebook: self.concerned().map(|it| self.notebook_events(it)),
+            notebook: self.target_notebook().map(|it| self.notebook_events(it)),
         }
     }
 
-    fn notebook_events(&self, target: &Concerned) -> NotebookEvents {
-        let Concerned { project, key } = target;
+    fn notebook_events(&self, target: &TargetNotebook) -> NotebookEvents {
+        let TargetNotebook { project, key } = target;
         let Ok(state) = project.state() else {
             return NotebookEvents::default();
         };
@@ -114,8 +114,8 @@ impl Caller {
         NotebookEvents {
             kernel_generation: session.map(|session| session.generation),
             kernel_ended: ended.map(|how| KernelEnded {
-                text: death::words(key, &how),
-                next: death::mend(&project.notebook(key)),
+                text: death::description(key, &how),
+                next: death::fix_command(&project.notebook(key)),
                 how,
             }),
             notifications: Notifications::of(project, &state, key, self.by()),
@@ -125,7 +125,7 @@ impl Caller {
     /// Begins the notifications of an actor that never used the notebook: it gets what others do from now on. It may wait for locks,
     /// as [`Caller::delivered`] does.
     pub fn begin_notifications(&self) {
-        let Some(target) = self.concerned() else {
+        let Some(target) = self.target_notebook() else {
             return;
         };
         let notifications = self.notebook_events(target).notifications;
@@ -139,7 +139,7 @@ impl Caller {
     /// lock for up to two seconds, so a thread that must not block should not call it.
     pub fn delivered(&self, meanwhile: &Meanwhile) {
         self.remember_seen();
-        if let (Some(target), Some(notebook)) = (self.concerned(), &meanwhile.notebook) {
+        if let (Some(target), Some(notebook)) = (self.target_notebook(), &meanwhile.notebook) {
             notebook.notifications.delivered(&target.project, self.by());
         }
         if let Some(project) = &self.project {

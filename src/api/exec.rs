@@ -158,7 +158,7 @@ pub async fn exec(
         false => None,
     };
     if let Some(replay) = replay.as_ref().filter(|replay| replay.generation > 0) {
-        observer.replays(replay, &document, &page.path);
+        observer.on_replay(replay, &document, &page.path);
     }
     let mut earlier = Vec::new();
     loop {
@@ -237,7 +237,7 @@ pub async fn exec_edited(
     };
     let cells = exec::cells(&edit.document, &selection);
     let is_whole = edit.conflicts.is_empty() && !cells.is_empty();
-    let Some(target) = caller.concerned().filter(|_| is_whole) else {
+    let Some(target) = caller.target_notebook().filter(|_| is_whole) else {
         return Ok(None);
     };
     let options = ExecOptions {

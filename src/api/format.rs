@@ -96,7 +96,7 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
             faults = gathered.faults;
             if let [only] = gathered.notebooks.as_slice() {
                 let page = NotebookFile::of(&only.path)?;
-                caller.concerns(&page.project, &page.key);
+                caller.set_target_notebook(&page.project, &page.key);
             }
             let of = |path: &Path| NotebookFile::of(path).map_err(Problem::from);
             let paths = gathered.notebooks.into_iter().map(|found| found.path);

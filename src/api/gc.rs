@@ -47,7 +47,7 @@ pub async fn gc(caller: &Caller, request: GcRequest) -> Result<GcAnswer, Problem
 async fn clear(caller: Caller, request: GcRequest) -> Result<GcAnswer, Problem> {
     let projects = match request.all {
         true => gc::all_projects(),
-        false => Project::find(&caller.here).into_iter().collect(),
+        false => Project::find(&caller.working_dir).into_iter().collect(),
     };
     let cleared = gc::clear(&projects, request.dry_run).await;
     Ok(GcAnswer {

@@ -16,7 +16,7 @@ use crate::lifecycle::liveness::{Liveness, liveness};
 use crate::lifecycle::status::busy;
 use crate::lifecycle::target::Target;
 use crate::project::event::RunningExecution;
-use crate::project::jobs::{Ask, Job, JobFolder, JobState};
+use crate::project::jobs::{Job, JobFolder, JobState, RecorderRequest};
 use crate::project::{InterruptMode, Project};
 
 /// How long what was interrupted may take to end before the answer says that it goes on: code may catch
@@ -26,7 +26,7 @@ const ENDS: Duration = Duration::from_secs(2);
 /// How long the next job may take to begin.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// The pause between two looks at whether it has ended.
+/// The pause between two checks whether it has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Which kernel is interrupted.
@@ -175,7 +175,7 @@ fn own_open_job(
 
 /// Asks a job's recorder to end it, and says whether it is over within two seconds.
 pub(super) async fn interrupt_recorded(folder: &JobFolder, by: &str) -> Result<bool, Problem> {
-    let sent = folder.ask(&Ask::Interrupt { by: by.to_owned() });
+    let sent = folder.request(&RecorderRequest::Interrupt { by: by.to_owned() });
     sent.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))?;
     wait_until_taken(folder).await;
     let is_over = || folder.read().is_ok_and(|job| job.state == JobState::Done);

@@ -235,11 +235,11 @@ pub async fn wait(
                 let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
                 problem.hint("nb exec CELL begins one")
             })?;
-            (caller.tell)(&format!("job {} · {} · {}", job.id, job.by, describe(&job)));
+            (caller.progress)(&format!("job {} · {} · {}", job.id, job.by, describe(&job)));
             folder
         }
     };
-    caller.concerns(&project, &folder.read()?.notebook);
+    caller.set_target_notebook(&project, &folder.read()?.notebook);
     let seen = match request.all {
         true => Cursor::default(),
         false => folder.cursor(caller.by()),

@@ -115,7 +115,7 @@ pub struct UnreadableFolder {
 /// The notebook, or the project's `state.json`, cannot be read.
 pub async fn kernels(caller: &Caller) -> Result<KernelsAnswer, Problem> {
     let named = caller.named();
-    let new = caller.here.join("new.ipynb");
+    let new = caller.working_dir.join("new.ipynb");
     blocking(caller, move |_| {
         let found = available(named.as_deref().unwrap_or(&new), &ProcessVariables)?;
         Ok(answer(named, &found))

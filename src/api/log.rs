@@ -73,7 +73,7 @@ pub struct LogEntry {
     pub by: Option<String>,
     /// What it was.
     #[serde(flatten)]
-    pub what: LogEvent,
+    pub event: LogEvent,
 }
 
 /// The kinds of what happens.
@@ -222,7 +222,7 @@ fn entries(
 
 /// Sets the ids of cells that VS Code ran. `list` is newest first.
 fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
-    let ran = |entry: &LogEntry| match &entry.what {
+    let ran = |entry: &LogEntry| match &entry.event {
         LogEvent::Ran(it) if it.notebook.as_deref() == Some(notebook) => {
             Some((it.address.clone()?, it.code.clone()?))
         }
@@ -235,7 +235,7 @@ fn name_cells(list: &mut [LogEntry], notebook: &str, document: &Document) {
     let pairs = named.iter().map(|(name, code)| (&**name, &**code));
     let addresses = CellLookup::of(document, pairs);
     for entry in list {
-        if let LogEvent::Ran(it) = &mut entry.what
+        if let LogEvent::Ran(it) = &mut entry.event
             && it.notebook.as_deref() == Some(notebook)
             && let Some(place) = it
                 .address
@@ -279,14 +279,14 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
             if event.end().is_some() || !open.contains(&key) {
                 continue;
             }
-            if event.asked().is_some() {
+            if event.request().is_some() {
                 open.remove(&key);
             }
         }
         // One entry more than requested: the newest execution may have been observed first.
         let enough = filter.count > 0 && filter.by.is_none() && list.len() > filter.count;
         if let Some(start) = event.start() {
-            let is_sender = event.asked().is_some();
+            let is_sender = event.request().is_some();
             match index_of.get_mut(&key) {
                 // The sender's event knows more than an observer's.
                 Some((at, from_sender)) if is_sender && !*from_sender => {
@@ -326,13 +326,13 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
 }
 
 fn is_by(entry: &LogEntry, word: &str) -> bool {
-    let is_known = !matches!(&entry.what, LogEvent::Ran(it) if it.past_nb);
+    let is_known = !matches!(&entry.event, LogEvent::Ran(it) if it.past_nb);
     let by = entry.by.as_deref();
     by.is_some_and(|by| by == word || (is_known && Actor::from(by).is_meant(word)))
 }
 
 fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> LogEntry {
-    let past_nb = matches!(event.kind, EventKind::Seen(_));
+    let past_nb = matches!(event.kind, EventKind::BegunOutside(_));
     let (address, cell) = match start.cell.clone() {
         Some(name) if is_uri(&name) => (Some(name), None),
         name => (None, name),
@@ -340,7 +340,7 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
     LogEntry {
         at: event.at,
         by: Some(Actor::parse(event.by.as_deref()).name()),
-        what: LogEvent::Ran(LoggedExecution {
+        event: LogEvent::Ran(LoggedExecution {
             notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,
             address,
@@ -359,8 +359,8 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
 fn other_entry(event: Event) -> Option<LogEntry> {
     let generation = event.generation;
     let kernel = |event| LogEvent::Kernel { event, generation };
-    let what = match event.kind {
-        EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => return None,
+    let log_event = match event.kind {
+        EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => return None,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => return None,
         EventKind::Edited(change) => LogEvent::Edited(change),
         EventKind::Saved(change) => LogEvent::Saved(change),
@@ -378,7 +378,7 @@ fn other_entry(event: Event) -> Option<LogEntry> {
     Some(LogEntry {
         at: event.at,
         by: event.by,
-        what,
+        event: log_event,
     })
 }
 
@@ -413,7 +413,7 @@ mod tests {
         let list = log_entries(entries.iter().rev().cloned(), filter);
         let described = list.into_iter().rev().map(|entry| {
             let by = entry.by.unwrap_or_default();
-            match entry.what {
+            match entry.event {
                 LogEvent::Ran(it) => format!("{by} ran {} {:?}", it.label, it.status),
                 LogEvent::Kernel { event, .. } => format!("{by} {event}"),
                 other => format!("{by} {other:?}"),
@@ -474,7 +474,7 @@ mod tests {
             done("2", "seen", 3),
         ];
         let list = log_entries(entries.iter().rev().cloned(), &LogFilter::default());
-        let ran = list.into_iter().rev().map(|it| match it.what {
+        let ran = list.into_iter().rev().map(|it| match it.event {
             LogEvent::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
         });

@@ -83,7 +83,7 @@ pub async fn follow_log_file(
         }
         LogFile::Proxies => {
             let named = caller.named();
-            let from = named.as_deref().unwrap_or(&caller.here);
+            let from = named.as_deref().unwrap_or(&caller.working_dir);
             open_project(from, "nb open NOTEBOOK.ipynb")?.proxy_log()
         }
     };

@@ -3,7 +3,7 @@
 //! A function takes the [`Caller`](caller::Caller) and a request, and returns an answer or a
 //! [`Problem`](problem::Problem). It prints nothing. Work that may block on a disk or a lock runs on
 //! tokio's pool for blocking work, or on the request's own thread
-//! ([`Given::has_own_thread`](caller::Given)). A function's future may be dropped before it ends: file work
+//! ([`CallerSettings::has_own_thread`](caller::CallerSettings)). A function's future may be dropped before it ends: file work
 //! that has begun is finished. An answer in its [`Envelope`](envelope::Envelope) is the JSON that `--json`
 //! prints. After an adapter has delivered an answer it calls
 //! [`Caller::delivered`](caller::Caller::delivered): from then on the content counts as seen.
@@ -69,7 +69,7 @@ mod vscode_settings;
 mod watch;
 mod widgets;
 
-pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, Held, adopt};
+pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, FolderEntry, adopt};
 pub use self::agent_setup::{
     AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, set_up_agents,
 };

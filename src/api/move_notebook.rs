@@ -47,15 +47,15 @@ impl Answer for MoveAnswer {}
 /// # Errors
 /// There is no such notebook, the new path is taken or in another project, or a file cannot be written.
 pub async fn move_to(caller: &Caller, request: MoveRequest) -> Result<MoveAnswer, Problem> {
-    let patience = caller.patience(None)?;
+    let timeout = caller.kernel_timeout(None)?;
     let (from, to) = (
-        caller.here.join(&request.from),
-        caller.here.join(&request.to),
+        caller.working_dir.join(&request.from),
+        caller.working_dir.join(&request.to),
     );
-    let moved = move_notebook(&from, &to, caller.by(), patience)
+    let moved = move_notebook(&from, &to, caller.by(), timeout)
         .await
-        .map_err(|error| problem(error, &request, &caller.here))?;
-    caller.concerns(&moved.project, &moved.to);
+        .map_err(|error| problem(error, &request, &caller.working_dir))?;
+    caller.set_target_notebook(&moved.project, &moved.to);
     Ok(MoveAnswer {
         path: moved.project.notebook(&moved.to),
         notebook: moved.to,
@@ -67,10 +67,10 @@ pub async fn move_to(caller: &Caller, request: MoveRequest) -> Result<MoveAnswer
     })
 }
 
-fn problem(error: MoveError, request: &MoveRequest, here: &Path) -> Problem {
+fn problem(error: MoveError, request: &MoveRequest, working_dir: &Path) -> Problem {
     let (from, to) = (quote(&request.from), quote(&request.to));
     // As the paths were typed.
-    let message = causes(&error).replace(&format!("{}/", here.display()), "");
+    let message = causes(&error).replace(&format!("{}/", working_dir.display()), "");
     let is = |kind| Problem::new(kind, message.clone());
     match &error {
         MoveError::Name(_) | MoveError::Same(_) | MoveError::NoFolder(_) => {
@@ -84,7 +84,7 @@ fn problem(error: MoveError, request: &MoveRequest, here: &Path) -> Problem {
             "without them: nb shutdown {from} && mv {from} {to}, then nb open the new one"
         )),
         MoveError::HasKernel(path) => {
-            let new = quote(path.strip_prefix(here).unwrap_or(path));
+            let new = quote(path.strip_prefix(working_dir).unwrap_or(path));
             is(ProblemKind::Refused).hint(format!("nb shutdown {new} && nb mv {from} {new}"))
         }
         MoveError::Another { .. } => is(ProblemKind::Refused)

@@ -46,11 +46,14 @@ pub async fn notebooks(
         _ => Vec::new(),
     };
     let found = blocking(caller, |caller| {
-        let found = gather(std::slice::from_ref(&caller.here));
+        let found = gather(std::slice::from_ref(&caller.working_dir));
         found.map_err(|error| Problem::failed("list the notebooks", &error))
     });
     let paths = found.await?.notebooks.into_iter().map(|found| {
-        let below = found.path.strip_prefix(&caller.here).map(Path::to_owned);
+        let below = found
+            .path
+            .strip_prefix(&caller.working_dir)
+            .map(Path::to_owned);
         below.unwrap_or(found.path)
     });
     let mut notebooks: Vec<_> = paths.collect();

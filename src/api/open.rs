@@ -239,8 +239,8 @@ pub(super) async fn open_if_closed(
     if let OpenAnswer::Opened(opened) = opened {
         let kernel = opened.session.kernelspec.as_ref();
         let kernel = kernel.map_or("its kernel", |spec| &spec.display_name);
-        (caller.tell)(&format!("{key}: no kernel ran; started {kernel}"));
-        opened.notes.iter().for_each(|note| (caller.tell)(note));
+        (caller.progress)(&format!("{key}: no kernel ran; started {kernel}"));
+        opened.notes.iter().for_each(|note| (caller.progress)(note));
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ async fn open_notebook(
             _ => return Err(not_opened(error, &notebook)),
         }
     };
-    caller.concerns(&opened.project, &opened.key);
+    caller.set_target_notebook(&opened.project, &opened.key);
     if request.server.is_some() {
         let shown = &notebook;
         let note = named_files::missing_on_server(&opened.session, &opened.key, shown).await;
@@ -318,24 +318,24 @@ async fn options(
             problem.all_hints(error.hints())
         })?;
     }
-    let patience = caller.patience(request.timeout)?;
+    let timeout = caller.kernel_timeout(request.timeout)?;
     let attach = match &request.attach {
         Some(name) => {
             let file = attach::locate(name, &ProcessVariables).map_err(OpenError::from)?;
-            Some(attach::probe(file, patience, &ProcessVariables).await?)
+            Some(attach::probe(file, timeout, &ProcessVariables).await?)
         }
         None => None,
     };
     if let Some(server) = &request.server {
         // A hub may have to start the server, which takes some time.
-        server_kernel::client(&server.name, &mut |text| (caller.tell)(text)).await?;
+        server_kernel::client(&server.name, &mut |text| (caller.progress)(text)).await?;
     }
     let is_contained = matches!(confinement, Some(Confinement::Container(_)));
     Ok(OpenOptions {
         kernel: request.kernel.clone(),
         python: request.python.clone().filter(|_| !is_contained),
         transport: request.transport,
-        patience,
+        timeout,
         by: caller.by().to_owned(),
         force: request.force,
         kernel_of: request.kernel_of.clone(),
@@ -427,7 +427,7 @@ async fn attempt(
     let (path, mut new_options) = (notebook.to_owned(), options.clone());
     if let Some(server) = &mut new_options.server {
         // A hub may have to start the user's server first, and `tell` reports that.
-        let client = server_kernel::client(&server.name, &mut |line| (caller.tell)(line)).await;
+        let client = server_kernel::client(&server.name, &mut |line| (caller.progress)(line)).await;
         if !notebook.exists() {
             let spec = match client {
                 Ok(client) => {
@@ -455,7 +455,7 @@ async fn attempt(
 }
 
 async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result<(), Problem> {
-    (caller.tell)(&format!("installs ipykernel: {commands}"));
+    (caller.progress)(&format!("installs ipykernel: {commands}"));
     blocking(caller, move |_| {
         install(&commands).map_err(|error| {
             let by_hand = format!("run it by hand: {commands}");

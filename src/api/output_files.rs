@@ -14,16 +14,16 @@ use crate::notebook::{MimeBytes, MimeData};
 #[derive(Debug)]
 pub(crate) struct OutputFiles<'a> {
     export: Export<'a>,
-    here: &'a Path,
+    working_dir: &'a Path,
     /// The error that kept an output from being written.
     pub(crate) problem: Option<io::Error>,
 }
 
 impl<'a> OutputFiles<'a> {
-    pub(crate) fn of(page: &'a NotebookFile, here: &'a Path) -> Self {
+    pub(crate) fn of(page: &'a NotebookFile, working_dir: &'a Path) -> Self {
         Self {
             export: Export::of(page),
-            here,
+            working_dir,
             problem: None,
         }
     }
@@ -60,7 +60,7 @@ impl<'a> OutputFiles<'a> {
         bytes: &[u8],
     ) -> Option<PathBuf> {
         match self.export.write(cell, output, ending, bytes) {
-            Ok(path) => Some(match path.strip_prefix(self.here) {
+            Ok(path) => Some(match path.strip_prefix(self.working_dir) {
                 Ok(below) => below.to_owned(),
                 Err(_) => path,
             }),

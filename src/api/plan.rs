@@ -10,7 +10,7 @@ use super::selection::{CellsToRun, Doubts};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
 use crate::editing::view;
 use crate::execution::notebook_graph::NotebookGraph;
-use crate::graph::{Stale, Why};
+use crate::graph::{RunReason, Stale};
 use crate::notebook::first_line;
 
 /// What a request would run.
@@ -64,8 +64,8 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
             let place = graph.place(planned.cell)?;
             let cell = document.cells().get(place)?;
             let stale = match &planned.why {
-                Why::Stale(_) => names.stale_at(place),
-                Why::Asked | Why::Restores(_) | Why::Reads { .. } => None,
+                RunReason::Stale(_) => names.stale_at(place),
+                RunReason::Requested | RunReason::Restores(_) | RunReason::Reads { .. } => None,
             };
             Some(PlannedRow {
                 index: place,
@@ -86,16 +86,16 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
 }
 
 impl CellNames<'_> {
-    fn why(&self, place: usize, why: &Why) -> String {
+    fn why(&self, place: usize, why: &RunReason) -> String {
         match why {
-            Why::Asked => "asked for".to_owned(),
+            RunReason::Requested => "asked for".to_owned(),
             // A cell that is up to date now may become stale by the plan itself.
-            Why::Stale(stale) => match self.stale_at(place) {
+            RunReason::Stale(stale) => match self.stale_at(place) {
                 Some(stale) => stale.text,
                 None => self.becomes_stale(stale),
             },
-            Why::Restores(name) => format!("{name} is needed as it leaves it"),
-            Why::Reads { name, cell } => {
+            RunReason::Restores(name) => format!("{name} is needed as it leaves it"),
+            RunReason::Reads { name, cell } => {
                 format!("reads {name} from {}", self.short_id(*cell))
             }
         }

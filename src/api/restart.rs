@@ -49,14 +49,14 @@ impl Answer for RestartAnswer {
 /// # Errors
 /// The restart would end others' work, no kernel runs, or the new one does not start.
 pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<RestartAnswer, Problem> {
-    let patience = caller.patience(request.timeout)?;
+    let timeout = caller.kernel_timeout(request.timeout)?;
     let target = caller.target().await?;
     let start = Instant::now();
     caller
         .consent(KernelAction::Restart, &target, request.force)
         .await?;
     let (project, key) = (&target.project, &target.key);
-    let task_handle = begin_restart(project, key, caller.by(), patience).await?;
+    let task_handle = begin_restart(project, key, caller.by(), timeout).await?;
     match task_handle.report().await.map_err(OpenError::from)? {
         TaskReport::Done(session) => Ok(RestartAnswer {
             notebook: target.notebook_key,

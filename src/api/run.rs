@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::envelope::Answer;
 use super::job::{
-    BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, patience,
+    BegunJob, FollowOptions, JobObserver, OutputsAs, RunAnswer, follow_job, job_timeout,
 };
 use super::output_fields::OutputFields;
 use super::outputs::{self, OutputText, TextOptions, UncutText};
 use super::problem::{Problem, ProblemKind};
 use crate::execution::exec::{self, ExecOptions, MAX_OUTPUT};
-use crate::execution::look::LookError;
+use crate::execution::inspect::InspectError;
 use crate::execution::peek::{self, PeekError};
 use crate::notebook::OmittedOutput;
 use crate::project::ErrorCategory;
@@ -140,7 +140,7 @@ pub async fn peek(
 ) -> Result<PeekAnswer, Problem> {
     let target = caller.target_or_last_used().await?;
     let (project, key, session) = (&target.project, &target.key, &target.session);
-    let wait = patience(caller, request.timeout)?;
+    let wait = job_timeout(caller, request.timeout)?;
     let by = caller.by();
     let mut answer = PeekAnswer {
         notebook: target.notebook_key.clone(),
@@ -152,7 +152,7 @@ pub async fn peek(
         beside: None,
     };
     let peeked = match peek::peek(project, key, session, by, &request.code, wait, stop).await {
-        Err(PeekError::Look(LookError::Stopped { over })) => {
+        Err(PeekError::Inspect(InspectError::Stopped { over })) => {
             answer.status = PeekStatus::Interrupted;
             answer.over = Some(over);
             answer.outputs = Some(OutputFields::default());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::project::{Demand, Missing, Sandbox};
+use crate::project::{Missing, Sandbox, Strictness};
 
 /// A kernel's sandbox: what was asked for, and what was reached.
 #[derive(Clone, Debug, Serialize)]
@@ -13,7 +13,7 @@ pub struct SandboxSummary {
     /// By what the kernel is confined; none before the first start.
     pub mechanism: Option<&'static str>,
     /// Whether a kernel may run although a guarantee cannot be kept.
-    pub demand: Demand,
+    pub demand: Strictness,
     /// The guarantees that hold.
     pub kept: Option<Vec<String>>,
     /// Those that do not, with the reason.

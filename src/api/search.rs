@@ -101,7 +101,7 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         if let [only] = gathered.notebooks.as_slice()
             && let Some(project) = Project::find(&only.path)
         {
-            caller.concerns(&project, &project.key(&only.path));
+            caller.set_target_notebook(&project, &project.key(&only.path));
             if only.is_named
                 && let Ok(page) = NotebookFile::of(&only.path)
             {
@@ -126,14 +126,14 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
 
 /// Makes a regular expression of what the caller typed.
 pub(super) fn pattern(
-    given: &str,
+    typed: &str,
     is_text: bool,
     ignores_case: bool,
     is_word: bool,
 ) -> Result<Regex, Problem> {
     let mut text = match is_text {
-        true => regex::escape(given),
-        false => given.to_owned(),
+        true => regex::escape(typed),
+        false => typed.to_owned(),
     };
     if is_word {
         text = format!(r"\b(?:{text})\b");
@@ -144,12 +144,12 @@ pub(super) fn pattern(
         .build();
     pattern.map_err(|error| {
         let lines: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
-        let message = format!("{given:?} is no regular expression");
+        let message = format!("{typed:?} is no regular expression");
         Problem::new(ProblemKind::Usage, message)
             .lines(&lines)
             .hint(format!(
                 "nb search -F {} takes it as plain text",
-                quote(Path::new(given))
+                quote(Path::new(typed))
             ))
     })
 }

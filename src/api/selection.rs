@@ -152,7 +152,7 @@ impl CellsToRun {
             let stale = graph.graph.cells().get(*cell).map(|cell| &cell.stale);
             matches!(
                 stale,
-                Some(Some(Stale::NotRun | Stale::Edited | Stale::Unheard))
+                Some(Some(Stale::NotRun | Stale::Edited | Stale::UnknownEnd))
             )
         };
         let cells: BTreeSet<_> = cells

@@ -155,7 +155,7 @@ impl ServePlace {
             Self::Project => {}
         }
         // The project that a notebook in the working directory would belong to.
-        let notebook = caller.here.join("notebook.ipynb");
+        let notebook = caller.working_dir.join("notebook.ipynb");
         let project = match Project::find(&notebook) {
             None if makes => Some(
                 Project::for_notebook(&notebook)
@@ -164,7 +164,7 @@ impl ServePlace {
             found => found,
         };
         let dir = project.as_ref().map(|project| project.dir().to_owned());
-        let dir = dir.unwrap_or_else(|| caller.here.join(".nb"));
+        let dir = dir.unwrap_or_else(|| caller.working_dir.join(".nb"));
         Ok((Level::Project(dir), project))
     }
 }

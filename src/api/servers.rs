@@ -481,8 +481,8 @@ pub async fn check_server(caller: &Caller, name: &str) -> Result<ServerAnswer, P
 /// Returns the client of a server that runs: that of a hub's user is started.
 async fn running(caller: &Caller, name: &str) -> Result<ServerClient, Problem> {
     let client = ServerClient::open(registry::server(name)?).await?;
-    let tell = caller.tell;
-    client.ensure_running(&mut |line| tell(line)).await?;
+    let progress = caller.progress;
+    client.ensure_running(&mut |line| progress(line)).await?;
     client.version().await?;
     Ok(client)
 }

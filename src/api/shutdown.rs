@@ -14,7 +14,7 @@ use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::idle::{self, IdleKernel};
 
 /// How long to wait while another `nb` holds the session's lock.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which kernel is ended.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +106,7 @@ pub async fn shutdown(
     }
     let (project, key) = (&target.project, &target.notebook_key);
     let stopped =
-        lifecycle::shutdown::shutdown(project, key, caller.by(), PATIENCE, request.detach).await?;
+        lifecycle::shutdown::shutdown(project, key, caller.by(), TIMEOUT, request.detach).await?;
     Ok(ShutdownAnswer {
         notebook: target.notebook_key,
         status: stopped.session.status.as_str().to_owned(),
@@ -132,7 +132,7 @@ pub async fn shutdown_idle(
         all_kernels::all_kernels().await
     } else {
         let hint = "for all your projects: nb shutdown --idle AGE --all";
-        let project = open_project(&caller.here, hint)?;
+        let project = open_project(&caller.working_dir, hint)?;
         let statuses = all_kernels::of_project(&project).await?;
         let statuses = statuses.into_iter().map(|status| (project.clone(), status));
         Kernels {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::execution::notebook_graph::{Analysis, NotebookGraph};
-use crate::graph::{Because, Name, Stale};
+use crate::graph::{Name, Stale, StaleCause};
 use crate::notebook::Document;
 
 /// How many characters of a cell's first line are in an answer about the graph.
@@ -39,7 +39,8 @@ pub enum StaleReason {
     /// Its last run failed.
     Failed,
     /// How its last run ended, or its text then, is not known.
-    Unheard,
+    #[serde(rename = "unheard")]
+    UnknownEnd,
     /// A cell whose name it reads is out of date.
     NeedsStale,
     /// A cell whose name it reads ran after it.
@@ -118,9 +119,9 @@ impl<'a> CellNames<'a> {
             Stale::NotRun => (StaleReason::NotRun, "the kernel has not run it".to_owned()),
             Stale::Edited => (StaleReason::Edited, "edited since it ran".to_owned()),
             Stale::Failed => (StaleReason::Failed, "its last run failed".to_owned()),
-            Stale::Unheard => {
+            Stale::UnknownEnd => {
                 let text = "how its last run ended is not known";
-                (StaleReason::Unheard, text.to_owned())
+                (StaleReason::UnknownEnd, text.to_owned())
             }
             Stale::Needs {
                 name,
@@ -129,15 +130,15 @@ impl<'a> CellNames<'a> {
             } => {
                 let cell = self.short_id(*cell);
                 match because {
-                    Because::IsStale => (
+                    StaleCause::IsStale => (
                         StaleReason::NeedsStale,
                         format!("{cell}, which gives {name}, is stale"),
                     ),
-                    Because::RanAfter => (
+                    StaleCause::RanAfter => (
                         StaleReason::RanAfter,
                         format!("{cell} ran after it: {name}"),
                     ),
-                    Because::WasOther => (
+                    StaleCause::WasOther => (
                         StaleReason::OtherCell,
                         format!("when it ran, {name} was not what {cell} gives"),
                     ),

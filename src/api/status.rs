@@ -10,7 +10,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, causes};
 use super::sandbox::SandboxSummary;
 use crate::activity::actor::Actor;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::all_kernels::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
@@ -18,7 +18,7 @@ use crate::lifecycle::serve::{self, Health, Level};
 use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Ended, ResourceLimits, Session, Status};
 use crate::server::connection_state::ConnectionState;
 use crate::wire::Transport;
@@ -92,7 +92,7 @@ pub struct KernelStatus {
     /// How the last one ended.
     pub ended: Option<Ended>,
     /// The front ends that are joined.
-    pub joined: Vec<Joined>,
+    pub joined: Vec<JoinedFrontEnd>,
     /// All that is known of it.
     #[serde(skip)]
     pub known: SessionStatus,
@@ -174,7 +174,7 @@ impl RunningCell {
             cell: cell.cell.clone(),
             job: cell.job.clone(),
             since: cell.since,
-            text: whose(cell),
+            text: cell_with_actor(cell),
             prompt: cell.prompt.clone(),
         }
     }
@@ -264,11 +264,11 @@ async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
             (target.project, vec![SessionStatus { key, ..status }])
         }
         false => {
-            let project = open_project(&caller.here, ELSEWHERE)?;
+            let project = open_project(&caller.working_dir, ELSEWHERE)?;
             let statuses = all_kernels::of_project(&project).await?;
             let mut kernels = statuses.iter().filter(|it| it.kernel_of.is_none());
             if let (Some(only), None) = (kernels.next(), kernels.next()) {
-                caller.concerns(&project, &only.key);
+                caller.set_target_notebook(&project, &only.key);
             }
             (project, statuses)
         }

@@ -55,7 +55,7 @@ impl StatusWatch {
                 let target = caller.target().await?;
                 (target.project, Some((target.key, target.notebook_key)))
             }
-            None => (open_project(&caller.here, ELSEWHERE)?, None),
+            None => (open_project(&caller.working_dir, ELSEWHERE)?, None),
         };
         Ok(Self {
             project,
@@ -69,12 +69,12 @@ impl StatusWatch {
     ///
     /// # Errors
     /// The project's `state.json` cannot be read.
-    pub async fn look(&mut self) -> Result<StatusSnapshot, Problem> {
-        let patience = match self.unknown.is_empty() {
+    pub async fn snapshot(&mut self) -> Result<StatusSnapshot, Problem> {
+        let timeout = match self.unknown.is_empty() {
             true => ASK,
             false => ASK_AGAIN,
         };
-        let asks_kernels = self.asked_at.is_none_or(|at| at.elapsed() >= patience);
+        let asks_kernels = self.asked_at.is_none_or(|at| at.elapsed() >= timeout);
         let statuses = self.statuses(asks_kernels).await;
         let mut statuses = statuses.map_err(|error| Problem::failed("look", &error))?;
         if asks_kernels {

@@ -119,8 +119,10 @@ fn described(error: &UndoError, page: &NotebookFile) -> Problem {
                 None => problem,
             }
         }
-        UndoError::Gone { gone, next, .. } => {
-            let lines = gone
+        UndoError::Gone {
+            operations, next, ..
+        } => {
+            let lines = operations
                 .iter()
                 .map(|op| format!("nothing is left to take back of {}", in_words(op)));
             // With no earlier edit to undo, nothing is in conflict.

@@ -112,13 +112,13 @@ pub async fn cell_versions(
     let (selector, count) = (request.cell, request.count);
     blocking(caller, move |caller| {
         let document = view::open(&page, caller.by())?.document;
-        let gone = history::deleted(&page, &document);
-        let (cell, deleted) = match history::select(&document, &gone, &selector) {
+        let deleted = history::deleted(&page, &document);
+        let (cell, deleted) = match history::select(&document, &deleted, &selector) {
             Ok(Selected::Present(index)) => (document.cells()[index].id().to_owned(), false),
             Ok(Selected::Deleted(deleted)) => (deleted.cell.clone(), true),
             Err(NotSelected { source, .. }) => {
                 let problem = of_selection(&source, &source.to_string());
-                return Err(problem.more_lines(&deleted_lines(&page, &document, &gone)));
+                return Err(problem.more_lines(&deleted_lines(&page, &document, &deleted)));
             }
         };
         let mut versions = history::versions(&page, &document, &cell);
@@ -251,7 +251,7 @@ pub(super) fn not_kept(page: &NotebookFile) -> String {
 }
 
 fn description(version: &CellVersion) -> String {
-    let verb = match version.what {
+    let verb = match version.kind {
         None => "was there",
         Some(ChangeKind::Inserted) => "inserted",
         Some(ChangeKind::Edited) => "edited",

@@ -32,7 +32,7 @@ const DEBOUNCE: Duration = Duration::from_millis(300);
 /// How long the analysis waits at most while something changes all the time.
 const MOST_DELAY: Duration = Duration::from_secs(3);
 
-/// The pause between two looks at the file where the system reports no changes.
+/// The pause between two checks of the file where the system reports no changes.
 const PACE: Duration = Duration::from_secs(1);
 
 /// The tag of cells that run only when somebody asks for them.
@@ -57,7 +57,7 @@ pub struct StaleSnapshot {
     pub notebook: String,
     /// The cells that are out of date.
     pub stale: Vec<WatchedCell>,
-    /// The ids of those that are so since the last look, or again.
+    /// The ids of those that are so since the last snapshot, or again.
     pub became_stale: Vec<String>,
     /// The ids of the cells to run now; see [`WatchRequest`].
     pub to_run: Vec<String>,
@@ -103,7 +103,7 @@ struct WatchState {
 }
 
 impl StaleWatch {
-    /// Begins to watch a notebook, without a look at it yet.
+    /// Begins to watch a notebook, without an analysis yet.
     ///
     /// # Errors
     /// There is no such notebook.
@@ -132,7 +132,7 @@ impl StaleWatch {
                 self.changed().await;
             }
             // A notebook that cannot be read now is being written: its next change is waited for.
-            let Some(snapshot) = self.look(caller).await? else {
+            let Some(snapshot) = self.snapshot(caller).await? else {
                 continue;
             };
             let list = snapshot.stale.iter();
@@ -208,7 +208,7 @@ impl StaleWatch {
     }
 
     /// Analyses the notebook. Returns `None` if it cannot be read now, but could before.
-    async fn look(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
+    async fn snapshot(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
         let (page, request) = (self.page.clone(), self.request.clone());
         let (state, is_first) = (self.state.clone(), self.last.is_none());
         blocking(caller, move |caller| {
@@ -394,9 +394,9 @@ fn source_hash(source: &str) -> u64 {
 /// Which cells became out of date by a change, and were not run since. Pure.
 #[derive(Debug, Default)]
 struct Triggers {
-    /// Each cell as it was at the last look; none before the first.
+    /// Each cell as it was at the last snapshot; none before the first.
     cells: Option<BTreeMap<String, Key>>,
-    /// The cells that were out of date at the last look.
+    /// The cells that were out of date at the last snapshot.
     stale: BTreeSet<String>,
     /// The cells to run.
     open: BTreeSet<String>,
@@ -460,7 +460,7 @@ mod tests {
         }
     }
 
-    fn look(triggers: &mut Triggers, cells: &[(u64, usize, bool)]) -> Vec<String> {
+    fn update(triggers: &mut Triggers, cells: &[(u64, usize, bool)]) -> Vec<String> {
         let cells: Vec<_> = ["a", "b", "c"]
             .iter()
             .zip(cells)
@@ -472,21 +472,21 @@ mod tests {
     #[test]
     fn what_was_stale_before_the_watch_is_not_run_and_what_failed_not_again() {
         let mut triggers = Triggers::default();
-        assert!(look(&mut triggers, &[(1, 1, false), (2, 0, true)]).is_empty());
+        assert!(update(&mut triggers, &[(1, 1, false), (2, 0, true)]).is_empty());
         assert!(triggers.open.is_empty());
         // An edit of the first cell concerns the second, which was stale already.
-        let newly_stale = look(&mut triggers, &[(9, 1, true), (2, 0, true)]);
+        let newly_stale = update(&mut triggers, &[(9, 1, true), (2, 0, true)]);
         assert_eq!(newly_stale, ["a", "b"]);
         triggers.ran("a", 9);
         triggers.ran("b", 2);
         // The second failed.
-        assert!(look(&mut triggers, &[(9, 2, false), (2, 1, true)]).is_empty());
+        assert!(update(&mut triggers, &[(9, 2, false), (2, 1, true)]).is_empty());
         assert!(triggers.open.is_empty());
         // Somebody else runs the first one: the second may work now.
-        assert_eq!(look(&mut triggers, &[(9, 3, false), (2, 1, true)]), ["b"]);
+        assert_eq!(update(&mut triggers, &[(9, 3, false), (2, 1, true)]), ["b"]);
         assert_eq!(triggers.open.len(), 1);
         // Somebody runs the second one.
-        assert!(look(&mut triggers, &[(9, 3, false), (2, 2, false)]).is_empty());
+        assert!(update(&mut triggers, &[(9, 3, false), (2, 2, false)]).is_empty());
         assert!(triggers.open.is_empty());
     }
 

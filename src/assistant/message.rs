@@ -1,4 +1,4 @@
-//! What is said in a conversation, and what a model answers. Pure.
+//! The messages of a conversation, and the pieces of a model's answer. Pure.
 
 use std::collections::HashSet;
 
@@ -114,7 +114,7 @@ pub(super) enum AnswerPiece {
 /// Why a model's answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// The model has said what it wants to say.
+    /// The answer is complete.
     Done,
     /// It waits for the results of its calls.
     Calls,

@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `message` | what is said in a conversation, and what a model answers. Pure |
+//! | `message` | the messages of a conversation, and the pieces of a model's answer. Pure |
 //! | `anthropic`, `openai` | the two interfaces: requests as JSON, answers from events. Pure |
 //! | `provider` | which interface, key and model; requests, and what goes wrong with them |
 //! | `tools` | the tools of `nb mcp`, as a client of the Model Context Protocol |

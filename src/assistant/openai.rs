@@ -191,7 +191,7 @@ impl OpenAiAnswer {
         Ok(pieces)
     }
 
-    /// Returns the end of an answer that has said why it ends: some servers leave the last event out.
+    /// Returns the end of an answer whose reason is known: some servers leave the last event out.
     pub(super) fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
         self.end.map(|reason| self.end_pieces(reason))
     }

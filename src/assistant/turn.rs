@@ -15,7 +15,7 @@ use crate::agent::permission::{PermissionChoice, PermissionQuestion};
 use crate::agent::update::{Content, ToolChange, ToolContent, ToolState, Update};
 use crate::agent::{Front, McpServer, PermissionKind, PermissionOption};
 
-/// What the model is told before all else.
+/// The first instruction to the model.
 const PROMPT: &str = include_str!("prompt.md");
 
 /// How many requests a message may take: a model that goes round in circles ends there.
@@ -103,7 +103,7 @@ impl Assistant {
     }
 
     /// Answers a message; returns why it ended, and what it has cost. `usage` gets the cost so far after each request.
-    /// However it ends, the conversation has what was said and done.
+    /// The conversation has all messages and calls, however the turn ends.
     ///
     /// # Errors
     /// The model or the tools do not answer, the person stops it, or it goes on for too long.

@@ -14,7 +14,9 @@ use crate::agent::registry::AgentRegistry;
 use crate::agent::stored::{ChatFile, OpenTurn, StoredAgent, StoredChat, beginning};
 use crate::agent::update::Update;
 use crate::agent::work::AgentWork;
-use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
+use crate::agent::{
+    Agent, AgentError, AgentStart, ChatMessage, Front, Launch, McpServer, Workspace,
+};
 use crate::api::problem::Problem;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::project::event::ChatTurn;
@@ -138,7 +140,7 @@ impl Conversation {
         let mut chat = Self {
             workspace,
             folder: folder.to_owned(),
-            notes: known.faults.clone(),
+            notes: known.errors.clone(),
             known,
             agents: Vec::new(),
             file,
@@ -393,7 +395,7 @@ impl Conversation {
 
     /// Returns the command for a name or command line. The user is asked whether a package is to be downloaded.
     async fn resolve_launch(&self, text: &str, front: &CellFront) -> Result<Launch, CellError> {
-        let error = match self.known.meant(text) {
+        let error = match self.known.resolve(text) {
             Ok(launch) => return Ok(launch),
             Err(error) => error,
         };
@@ -542,7 +544,7 @@ impl Conversation {
             Some(registry) => format!("%agent registry lists {} more\n", registry.agents.len()),
             None => "%agent registry update downloads a list of more\n".to_owned(),
         });
-        for fault in &self.known.faults {
+        for fault in &self.known.errors {
             text.push_str(&format!("{fault}\n"));
         }
         text
@@ -735,14 +737,14 @@ impl Conversation {
 }
 
 /// Returns the note for the person about the start of an agent.
-fn started(name: &str, agent: &Agent, start: &Begun) -> Option<String> {
+fn started(name: &str, agent: &Agent, start: &AgentStart) -> Option<String> {
     let title = agent.capabilities().and_then(|it| it.title.clone());
     let title = title.map_or_else(String::new, |title| format!(" ({title})"));
     match start {
-        Begun::Already => None,
-        Begun::New => Some(format!("{name}{title}: a new session")),
-        Begun::Resumed => Some(format!("{name}{title}: the session of before")),
-        Begun::Forgotten { why } => Some(format!(
+        AgentStart::Already => None,
+        AgentStart::New => Some(format!("{name}{title}: a new session")),
+        AgentStart::Resumed => Some(format!("{name}{title}: the session of before")),
+        AgentStart::Forgotten { why } => Some(format!(
             "{name}{title}: a new session, which does not know what was said before: {why}"
         )),
     }

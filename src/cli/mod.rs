@@ -1,6 +1,6 @@
 //! The `nb` command line: parsing, words, colours and exit codes.
 //!
-//! Arguments are read twice: as typed (clap's structs) and as meant (the requests of `api`). A command
+//! Arguments are read twice: as typed (clap's structs), and as the requests of `api`. A command
 //! parses, calls one function of `api`, prints its answer, and picks the exit code. Data goes to stdout,
 //! everything else to stderr.
 
@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
 use crate::project::Project;
@@ -43,20 +43,20 @@ struct Context {
 
 impl Context {
     fn of(line: &mut CommandLine) -> Result<Self, Problem> {
-        let here = std::env::current_dir().map_err(|error| {
+        let working_dir = std::env::current_dir().map_err(|error| {
             let problem = Problem::failed("tell the working directory", &error);
             problem.hint("cd to a folder that exists")
         })?;
         let typed = line.command.take_notebook();
         let typed = typed.or_else(|| line.common.notebook.take());
         let name = line.common.name.take();
-        let caller = Caller::of(Given {
+        let caller = Caller::of(CallerSettings {
             notebook: typed.clone(),
             name: name.clone(),
             on_terminal: io::stdout().is_terminal(),
-            here,
+            working_dir,
             command: as_typed(&line.summary),
-            tell: print::note,
+            progress: print::note,
             gets_json: line.json,
             has_own_thread: true,
         })?;
@@ -117,19 +117,19 @@ impl Context {
 
     /// Returns the `.nb` of the command's notebook that is ignored because this user's `nb` did not make
     /// it. A `.nb` in which another program recorded a kernel is used, so it is not returned.
-    fn passed_over(&self) -> Option<PathBuf> {
-        let target = self.caller.concerned();
+    fn ignored_folder(&self) -> Option<PathBuf> {
+        let target = self.caller.target_notebook();
         let notebook = target.map(|it| it.project.notebook(&it.key));
         let notebook = notebook.as_deref().or(self.typed.as_deref());
         let from = notebook.or(self.caller.notebook.as_deref());
-        Project::passed_over(from.unwrap_or(&self.caller.here))
+        Project::ignored_folder(from.unwrap_or(&self.caller.working_dir))
     }
 
     /// Ends a command: prints its problem, if any, and what others did meanwhile.
     fn end(&self, result: Result<ExitCode, Problem>) -> ExitCode {
         let commands = self.commands();
         let result = result.map_err(|problem| problem::completed(problem, &commands));
-        if let Some(dir) = self.passed_over() {
+        if let Some(dir) = self.ignored_folder() {
             print::note(&format!(
                 "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
                 dir.display(),
@@ -153,7 +153,7 @@ impl Context {
         code
     }
 
-    /// Prints what happened meanwhile, without what the problem has said already.
+    /// Prints what happened meanwhile, without the parts that the problem has printed already.
     fn tell_meanwhile(&self, commands: &Commands, problem: Option<&Problem>) {
         let is_told = |death: &&KernelEnded| {
             self.death_printed.get()

@@ -47,7 +47,7 @@ impl ExecutionEvent {
     /// Returns the output, if this event is one and can be parsed.
     pub fn output(&self) -> Option<OutputMessage> {
         match self {
-            Self::Iopub(told) => told.output(),
+            Self::Iopub(output) => output.output(),
             Self::Begun | Self::Counted(_) | Self::Prompt(_) => None,
         }
     }
@@ -170,7 +170,7 @@ impl ExecutionState {
         };
         match channel {
             Channel::Shell if header.msg_type == "execute_reply" => self.reply(message, now),
-            Channel::Iopub => self.told(&header.msg_type, message, now),
+            Channel::Iopub => self.on_iopub(&header.msg_type, message, now),
             Channel::Stdin if header.msg_type == "input_request" => self.asked(message),
             Channel::Shell | Channel::Stdin | Channel::Control | Channel::Heartbeat => {}
         }
@@ -253,7 +253,7 @@ impl ExecutionState {
         }
     }
 
-    fn told(&mut self, msg_type: &str, message: &Verified, now: Instant) {
+    fn on_iopub(&mut self, msg_type: &str, message: &Verified, now: Instant) {
         match &mut self.phase {
             // Outputs still arrive, so idle comes after them.
             Phase::Replied { idle_due, .. } => *idle_due = now + IDLE_OVERDUE,
@@ -311,7 +311,7 @@ impl ExecutionState {
     }
 
     fn asked(&mut self, message: &Verified) {
-        if let Some(Asked { prompt, password }) = self.read(message) {
+        if let Some(InputRequest { prompt, password }) = self.read(message) {
             self.events.push_back(ExecutionEvent::Prompt(Prompt {
                 prompt,
                 password,
@@ -386,7 +386,7 @@ struct Counted {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct InputRequest {
     prompt: String,
     password: bool,
 }
@@ -571,15 +571,15 @@ mod tests {
         };
         assert_eq!(bundle.display_id(), Some("d1"));
         for other in ["clear_output", "comm_msg"] {
-            let told = world.says(Channel::Iopub, other, &json!({ "wait": true }));
-            let [ExecutionEvent::Iopub(told)] = &told[..] else {
-                panic!("not told: {told:?}");
+            let events = world.says(Channel::Iopub, other, &json!({ "wait": true }));
+            let [ExecutionEvent::Iopub(message)] = &events[..] else {
+                panic!("no message: {events:?}");
             };
             assert_eq!(
-                (&told.msg_type[..], &told.content[..]),
+                (&message.msg_type[..], &message.content[..]),
                 (other, &b"{\"wait\":true}"[..])
             );
-            assert_eq!(told.output(), None);
+            assert_eq!(message.output(), None);
         }
     }
 
@@ -721,8 +721,8 @@ mod tests {
         for nonsense in [json!([]), json!("x"), json!({ "execution_state": 3 })] {
             assert_eq!(world.says(Channel::Iopub, "status", &nonsense), []);
         }
-        let told = world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} }));
-        assert_eq!(told.first().and_then(ExecutionEvent::output), None);
+        let events = world.says(Channel::Iopub, "stream", &json!({ "name": 1, "text": {} }));
+        assert_eq!(events.first().and_then(ExecutionEvent::output), None);
         world.reply(&json!({ "status": "ok" }));
         world.status("idle");
         assert_eq!(world.run.outcome().map(|it| it.unreadable), Some(3));

@@ -25,11 +25,11 @@ pub struct RequestFollower<'a> {
     /// When to ask the kernel for a message on iopub, until one has arrived; and the pause after that.
     sign_at: Instant,
     pause: Duration,
-    heard: VecDeque<FollowedEvent>,
-    gone: bool,
+    events: VecDeque<FollowedEvent>,
+    is_gone: bool,
     numbers: SequenceNumbers,
     /// Whether messages may have been lost with an earlier connection, and no output says so yet.
-    is_loss_untold: bool,
+    is_loss_unreported: bool,
 }
 
 struct Request {
@@ -47,7 +47,7 @@ pub struct FollowedEvent {
     /// The id of the kernel's message, if there was one.
     pub id: Option<String>,
     /// The event.
-    pub what: FollowedStep,
+    pub step: FollowedStep,
 }
 
 /// What has happened to a followed request.
@@ -61,7 +61,7 @@ pub enum FollowedStep {
         ran: bool,
     },
     /// The request ended some time ago, but its end was missed.
-    Unheard,
+    MissedEnd,
     /// The kernel has ended; the text says how that was noticed.
     Gone(String),
 }
@@ -97,10 +97,10 @@ impl Client {
             first: None,
             sign_at: now + SIGN_AGAIN,
             pause: SIGN_AGAIN,
-            heard: VecDeque::new(),
-            gone: false,
+            events: VecDeque::new(),
+            is_gone: false,
             numbers: SequenceNumbers::default(),
-            is_loss_untold: false,
+            is_loss_unreported: false,
         }
     }
 }
@@ -116,10 +116,10 @@ impl RequestFollower<'_> {
     /// Waits for the next event; returns `None` when all requests have ended. The future may be dropped.
     pub async fn next(&mut self) -> Option<FollowedEvent> {
         loop {
-            if let Some(heard) = self.heard.pop_front() {
-                return Some(heard);
+            if let Some(events) = self.events.pop_front() {
+                return Some(events);
             }
-            if self.gone || self.requests.iter().all(|request| request.over) {
+            if self.is_gone || self.requests.iter().all(|request| request.over) {
                 return None;
             }
             let due = match (&self.first, self.passed) {
@@ -157,7 +157,7 @@ impl RequestFollower<'_> {
     pub fn continue_from(&mut self, mut numbers: SequenceNumbers) {
         numbers.connection_lost();
         self.numbers = numbers;
-        self.is_loss_untold = true;
+        self.is_loss_unreported = true;
     }
 
     /// Returns the sequence numbers of the kernel's messages, for the next connection.
@@ -221,10 +221,10 @@ impl RequestFollower<'_> {
                 self.progress = true;
                 request.begun = true;
                 request.counted |= !matches!(event, ExecutionEvent::Begun);
-                self.heard.push_back(FollowedEvent {
+                self.events.push_back(FollowedEvent {
                     at,
                     id: id.clone(),
-                    what: FollowedStep::Event(event),
+                    step: FollowedStep::Event(event),
                 });
             }
             // Only its reply is missing then, which goes to the other client.
@@ -232,18 +232,18 @@ impl RequestFollower<'_> {
                 request.over = true;
                 let ran = request.counted;
                 let lost = self.numbers.lost_with_connections(&header);
-                if std::mem::take(&mut self.is_loss_untold) && lost != Some(0) {
+                if std::mem::take(&mut self.is_loss_unreported) && lost != Some(0) {
                     let note = ExecutionEvent::Iopub(loss_note(lost));
-                    self.heard.push_back(FollowedEvent {
+                    self.events.push_back(FollowedEvent {
                         at,
                         id: None,
-                        what: FollowedStep::Event(note),
+                        step: FollowedStep::Event(note),
                     });
                 }
-                self.heard.push_back(FollowedEvent {
+                self.events.push_back(FollowedEvent {
                     at,
                     id: id.clone(),
-                    what: FollowedStep::Ended { ran },
+                    step: FollowedStep::Ended { ran },
                 });
             }
         }
@@ -258,10 +258,10 @@ impl RequestFollower<'_> {
         for (at, request) in self.requests.iter_mut().enumerate() {
             if !request.over && (request.begun || still) {
                 request.over = true;
-                self.heard.push_back(FollowedEvent {
+                self.events.push_back(FollowedEvent {
                     at,
                     id: None,
-                    what: FollowedStep::Unheard,
+                    step: FollowedStep::MissedEnd,
                 });
             }
         }
@@ -269,14 +269,14 @@ impl RequestFollower<'_> {
     }
 
     fn ends(&mut self, error: ClientError) {
-        self.gone = true;
+        self.is_gone = true;
         let why = error.into_why();
         let left = self.requests.iter().enumerate();
         let left = left.filter(|(_, request)| !request.over);
-        self.heard.extend(left.map(|(at, _)| FollowedEvent {
+        self.events.extend(left.map(|(at, _)| FollowedEvent {
             at,
             id: None,
-            what: FollowedStep::Gone(why.clone()),
+            step: FollowedStep::Gone(why.clone()),
         }));
     }
 }

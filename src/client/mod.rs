@@ -135,13 +135,13 @@ impl Client {
     /// Connects to a kernel that is starting: dials again until it listens.
     ///
     /// # Errors
-    /// Like [`Client::connect`], once `patience` is over.
+    /// Like [`Client::connect`], once `timeout` is over.
     pub async fn connect_when_up(
         info: &ConnectionInfo,
         username: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             // First without the socket thread, which takes time to start.
             let connected = match socket_thread::listens(info).await {
@@ -364,7 +364,7 @@ impl Client {
             if !std::mem::replace(&mut asked_shell, true) {
                 self.ask_name(Channel::Shell);
             }
-            let heard = async {
+            let proven = async {
                 while self.iopub != Iopub::Proven {
                     let (channel, _) = self.receive().await?;
                     if channel != Channel::Iopub {
@@ -373,8 +373,8 @@ impl Client {
                 }
                 Ok(())
             };
-            match tokio::time::timeout(pause, heard).await {
-                Ok(heard) => heard?,
+            match tokio::time::timeout(pause, proven).await {
+                Ok(proven) => proven?,
                 Err(_) => pause = (pause * 2).min(Duration::from_secs(1)),
             }
             if self.iopub != Iopub::Proven && answered.is_some_and(|at| at.elapsed() >= self.proof)
@@ -400,14 +400,14 @@ impl Client {
             }
         }
         // The status of this request on iopub may arrive a moment later.
-        let told = async {
+        let proven = async {
             while self.iopub != Iopub::Proven {
                 self.receive().await?;
             }
             Ok(())
         };
-        match tokio::time::timeout(BEHIND, told).await {
-            Ok(told) => told,
+        match tokio::time::timeout(BEHIND, proven).await {
+            Ok(proven) => proven,
             Err(_) => self.prove_iopub().await,
         }
     }

@@ -94,11 +94,11 @@ mod tests {
     }
 
     fn missing(numbers: impl IntoIterator<Item = u64>) -> u64 {
-        let mut seen = SequenceNumbers::default();
+        let mut received = SequenceNumbers::default();
         for number in numbers {
-            seen.take(&header("k", format!("k_7_{number}")));
+            received.take(&header("k", format!("k_7_{number}")));
         }
-        seen.missing()
+        received.missing()
     }
 
     #[test]
@@ -116,20 +116,20 @@ mod tests {
 
     #[test]
     fn what_was_lost_with_a_connection_is_counted_exactly() {
-        let mut seen = SequenceNumbers::default();
-        seen.connection_lost();
+        let mut received = SequenceNumbers::default();
+        received.connection_lost();
         assert_eq!(
-            seen.lost_with_connections(&header("k", "k".to_owned())),
+            received.lost_with_connections(&header("k", "k".to_owned())),
             None
         );
         let mut take = |numbers: &[u64], is_lost: bool| {
             for number in numbers {
-                seen.take(&header("k", format!("k_7_{number}")));
+                received.take(&header("k", format!("k_7_{number}")));
             }
             if is_lost {
-                seen.connection_lost();
+                received.connection_lost();
             }
-            seen.lost_with_connections(&header("k", "k_7_16".to_owned()))
+            received.lost_with_connections(&header("k", "k_7_16".to_owned()))
         };
         assert_eq!(
             take(&[5, 6, 8], true),
@@ -149,17 +149,17 @@ mod tests {
 
     #[test]
     fn what_others_number_says_nothing() {
-        let mut seen = SequenceNumbers::default();
+        let mut received = SequenceNumbers::default();
         for id in [
             "k_7_1", "k_7_2", "j_7_900", "k_8_900", "k_900", "k_7_x", "k", "_", "k__900",
         ] {
             let session = id.split('_').next().unwrap_or_default();
-            seen.take(&header(session, id.to_owned()));
+            received.take(&header(session, id.to_owned()));
         }
-        seen.take(&header("other", "k_7_900".to_owned()));
-        seen.take(&header("k", format!("k_7_{}", u64::MAX)));
-        assert_eq!(seen.missing(), 0);
-        seen.take(&header("k", "k_7_900".to_owned()));
-        assert_eq!(seen.missing(), 897);
+        received.take(&header("other", "k_7_900".to_owned()));
+        received.take(&header("k", format!("k_7_{}", u64::MAX)));
+        assert_eq!(received.missing(), 0);
+        received.take(&header("k", "k_7_900".to_owned()));
+        assert_eq!(received.missing(), 897);
     }
 }

@@ -237,14 +237,14 @@ async fn serve(
         dial(control),
         dial(stdin),
     );
-    let (heard, shell, control, stdin) = match connected {
+    let (subscribed, shell, control, stdin) = match connected {
         Ok(connected) => connected,
         Err(error) => {
             let _ = ready.send(Err(error));
             return;
         }
     };
-    let mut readers = vec![tokio::spawn(read_iopub(heard, hand_over.clone()))];
+    let mut readers = vec![tokio::spawn(read_iopub(subscribed, hand_over.clone()))];
     let mut writers = Vec::new();
     for ((channel, (send, reader)), out) in [shell, control, stdin].into_iter().zip(out) {
         writers.push(tokio::spawn(write(channel, send, out, hand_over.clone())));

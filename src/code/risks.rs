@@ -54,13 +54,13 @@ pub struct Finding {
     /// The line, from 1.
     pub line: usize,
     /// The function that is called, or the command.
-    pub what: String,
+    pub name: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { risk, line, what } = self;
-        write!(formatter, "line {line} {risk}: {what}")
+        let Self { risk, line, name } = self;
+        write!(formatter, "line {line} {risk}: {name}")
     }
 }
 
@@ -144,9 +144,9 @@ pub fn risks(source: &str) -> Vec<Finding> {
     let (head, body) = magic.split_once('\n').unwrap_or((magic, ""));
     let name = head.split_whitespace().next().unwrap_or_default();
     if SHELL_MAGICS.contains(&name) {
-        let what = shown(&format!("%%{head}"));
+        let name = shown(&format!("%%{head}"));
         let risk = Risk::Shell;
-        return vec![Finding { risk, line, what }];
+        return vec![Finding { risk, line, name }];
     }
     match PYTHON_MAGICS.contains(&name) {
         true => of_python(body, line + 1),
@@ -161,12 +161,12 @@ fn of_python(source: &str, first_line: usize) -> Vec<Finding> {
         let mut finder = Finder {
             lines,
             names: HashMap::new(),
-            found: Vec::new(),
+            findings: Vec::new(),
         };
         finder.visit_body(&parsed.syntax().body);
-        finder.found.dedup();
-        finder.found.truncate(MOST);
-        finder.found
+        finder.findings.dedup();
+        finder.findings.truncate(MOST);
+        finder.findings
     });
     read.unwrap_or_default()
 }
@@ -181,15 +181,15 @@ struct Finder {
     lines: Lines,
     /// The full names of imported names: `{"sp": "subprocess", "run": "subprocess.run"}`.
     names: HashMap<String, String>,
-    found: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 impl Finder {
-    fn add(&mut self, risk: Risk, node: &impl Ranged, what: &str) {
-        self.found.push(Finding {
+    fn add(&mut self, risk: Risk, node: &impl Ranged, name: &str) {
+        self.findings.push(Finding {
             risk,
             line: self.lines.line(node),
-            what: shown(what),
+            name: shown(name),
         });
     }
 
@@ -259,8 +259,8 @@ fn risk_of(name: &str) -> Option<Risk> {
         None => name == known,
     };
     let mut all = FUNCTIONS.iter();
-    let found = all.find(|(_, functions)| functions.iter().any(|known| matches(known)));
-    found.map(|(risk, _)| *risk)
+    let entry = all.find(|(_, functions)| functions.iter().any(|known| matches(known)));
+    entry.map(|(risk, _)| *risk)
 }
 
 impl<'a> Visitor<'a> for Finder {
@@ -306,7 +306,7 @@ impl<'a> Visitor<'a> for Finder {
 mod tests {
     use super::*;
 
-    fn found(source: &str) -> Vec<String> {
+    fn findings(source: &str) -> Vec<String> {
         risks(source).iter().map(ToString::to_string).collect()
     }
 
@@ -348,7 +348,7 @@ mod tests {
                 "line 2 uses the network: pandas.read_csv",
             ),
         ] {
-            assert_eq!(found(source), [finding], "{source}");
+            assert_eq!(findings(source), [finding], "{source}");
         }
     }
 
@@ -365,13 +365,13 @@ mod tests {
             "%%html\n<script>eval(1)</script>",
             "def f(:\n",
         ] {
-            assert_eq!(found(source), [""; 0], "{source}");
+            assert_eq!(findings(source), [""; 0], "{source}");
         }
     }
 
     #[test]
     fn there_is_an_end_to_what_is_found() {
-        assert_eq!(found(&"eval(1)\n".repeat(1000)).len(), MOST);
+        assert_eq!(findings(&"eval(1)\n".repeat(1000)).len(), MOST);
         for nested in [
             "(",
             "-",
@@ -384,11 +384,11 @@ mod tests {
             "x if y else ",
         ] {
             let text = nested.repeat((64 << 10) / nested.len());
-            assert_eq!(found(&text).len(), 0, "{nested}");
-            assert_eq!(found(&(text + "1")).len(), 0, "{nested}");
+            assert_eq!(findings(&text).len(), 0, "{nested}");
+            assert_eq!(findings(&(text + "1")).len(), 0, "{nested}");
         }
-        assert_eq!(found(&"eval(".repeat(1000)).len(), 1);
-        assert_eq!(found(&"eval(".repeat(100_000)).len(), 0);
-        assert_eq!(found(&"eval(1)\n".repeat(1 << 20)).len(), 0);
+        assert_eq!(findings(&"eval(".repeat(1000)).len(), 1);
+        assert_eq!(findings(&"eval(".repeat(100_000)).len(), 0);
+        assert_eq!(findings(&"eval(1)\n".repeat(1 << 20)).len(), 0);
     }
 }

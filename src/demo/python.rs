@@ -16,7 +16,7 @@ use crate::lifecycle::install::{InstallError, install};
 pub enum NoPython {
     /// The requested Python cannot be used.
     #[error(transparent)]
-    Asked(#[from] NotPython),
+    Requested(#[from] NotPython),
     /// The requested Python has no ipykernel.
     #[error("{0} has no ipykernel")]
     NoIpykernel(PathBuf),
@@ -41,7 +41,7 @@ impl NoPython {
     pub fn hint(&self) -> String {
         let alternative = "name a Python that has ipykernel: nb demo --python PATH";
         match self {
-            Self::Asked(_) | Self::Cache { .. } => alternative.to_owned(),
+            Self::Requested(_) | Self::Cache { .. } => alternative.to_owned(),
             Self::NoIpykernel(python) => {
                 format!("run: {} -m pip install ipykernel", quote(python))
             }

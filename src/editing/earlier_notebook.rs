@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::git::{self, GitError};
 use super::history;
 use super::notebook_file::NotebookFile;
-use super::seen::Seen;
+use super::seen::SeenCells;
 use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 
 /// The number of revisions in an error message.
@@ -61,18 +61,18 @@ pub struct PastRevision {
 #[derive(Debug, thiserror::Error)]
 pub enum EarlierError {
     /// The notebook never had that revision.
-    #[error("the notebook has had no revision {given:?}")]
+    #[error("the notebook has had no revision {prefix:?}")]
     NoSuchRevision {
         /// The revision asked for.
-        given: String,
+        prefix: String,
         /// The last revisions.
         last: Vec<PastRevision>,
     },
     /// The notebook had several revisions that begin so.
-    #[error("the notebook has had several revisions that begin with {given:?}")]
+    #[error("the notebook has had several revisions that begin with {prefix:?}")]
     Ambiguous {
         /// The revision asked for.
-        given: String,
+        prefix: String,
         /// All of them.
         candidates: Vec<PastRevision>,
     },
@@ -100,10 +100,10 @@ pub enum EarlierError {
 pub fn at_revision(
     notebook: &NotebookFile,
     now: &Document,
-    given: &str,
+    prefix: &str,
 ) -> Result<EarlierNotebook, EarlierError> {
     let all = revisions(notebook, now.revision());
-    let text = given.to_lowercase();
+    let text = prefix.to_lowercase();
     let matches =
         |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
     let found: Vec<_> = all.iter().filter(matches).cloned().collect();
@@ -111,13 +111,13 @@ pub fn at_revision(
         [had] => had.revision,
         [] => {
             return Err(EarlierError::NoSuchRevision {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 last: all.into_iter().take(MOST_NEAR).collect(),
             });
         }
         _ => {
             return Err(EarlierError::Ambiguous {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 candidates: found,
             });
         }
@@ -138,7 +138,7 @@ pub fn at_revision(
 /// Returns a notebook as an actor last saw it, cell by cell; `None` if it has seen no cell. Cells
 /// that it never saw are included as they are now, unless they were inserted since.
 pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<EarlierNotebook> {
-    let seen = Seen::of(notebook, name);
+    let seen = SeenCells::of(notebook, name);
     let known = seen.cells();
     if known.is_empty() {
         return None;
@@ -146,7 +146,7 @@ pub fn as_seen(notebook: &NotebookFile, now: &Document, name: &str) -> Option<Ea
     let mut inserted = HashSet::new();
     for event in history::events(notebook) {
         let steps = event.change.changes.into_iter();
-        let new = steps.filter(|step| step.what == ChangeKind::Inserted);
+        let new = steps.filter(|step| step.kind == ChangeKind::Inserted);
         inserted.extend(new.map(|step| step.cell));
     }
     let mut past = EarlierCells::of(notebook, now);

@@ -5,7 +5,7 @@ use super::editor_back_off;
 use super::history::{self, EditCommand, Recording};
 use super::named_kernelspec;
 use super::notebook_file::{NotebookFile, NotebookFileError};
-use super::seen::Seen;
+use super::seen::SeenCells;
 use super::transaction::{self, TransactionResult, WriteError};
 use super::unsaved::{self, Unsaved};
 use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
@@ -30,7 +30,7 @@ pub struct Editor {
     /// terminal.
     pub must_have_seen: bool,
     /// Is called with what the edit waits for, while it waits.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
     /// Collects the edit's notes that an actor gets only once.
     pub notices: PendingNotices,
     /// Gets the cells that a conflict shows.
@@ -41,7 +41,7 @@ pub struct Editor {
 
 /// The result of an edit.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub struct EditOutcome {
     /// The changes of cells.
     pub changes: Vec<CellChange>,
     /// The changes that are not in the file: another program saved the same lines in between.
@@ -104,7 +104,7 @@ pub fn apply(
     notebook: &NotebookFile,
     operations: &[Operation],
     editor: &Editor,
-) -> Result<Done, EditError> {
+) -> Result<EditOutcome, EditError> {
     let command = EditCommand {
         name: name(operations).to_owned(),
         forced: editor.force,
@@ -145,7 +145,7 @@ pub fn replace(
     cells: &[CellSelector],
     replacement: &Replacement,
     editor: &Editor,
-) -> Result<(Done, usize), EditError> {
+) -> Result<(EditOutcome, usize), EditError> {
     let command = EditCommand {
         name: "replace".to_owned(),
         forced: editor.force,
@@ -191,14 +191,14 @@ pub fn change(
     command: &EditCommand,
     basis: &EditBasis,
     mut make: impl FnMut(&Document) -> Result<(Document, Vec<CellChange>), EditError>,
-) -> Result<Done, EditError> {
+) -> Result<EditOutcome, EditError> {
     if !editor.now && editor_back_off::must_wait(notebook) {
         // An edit that cannot be made fails before it waits.
         make(&notebook.read()?).map_err(|error| explain_stale(error, notebook, editor))?;
-        editor_back_off::wait_for_front_end(notebook, &editor.tell);
+        editor_back_off::wait_for_front_end(notebook, &editor.progress);
     }
     let unsaved = unsaved::find(notebook);
-    let mut seen = Seen::of(notebook, &editor.by);
+    let mut seen = SeenCells::of(notebook, &editor.by);
     let mut recording = Recording::edit(notebook, &editor.by, command);
     let (mut changes, mut intended) = (Vec::new(), None);
     let mut unseen = UnseenEdits::default();
@@ -227,7 +227,7 @@ pub fn change(
         // `after` gets the bytes that will be written, since the undo needs exactly these.
         let mut movers = changed
             .iter()
-            .filter(|change| change.what == ChangeKind::Moved);
+            .filter(|change| change.kind == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
         let after = after.with_other_size(document, mover);
         recording.intend(document, &after, &changed);
@@ -261,7 +261,7 @@ pub fn change(
         // After the recording, since this does not edit a cell.
         notes.extend(named_kernelspec::restore_late(notebook, &written.after));
     }
-    Ok(Done {
+    Ok(EditOutcome {
         changes,
         conflicts: written.conflicts,
         document: written.after,
@@ -326,14 +326,14 @@ impl Editor {
 
 /// Marks as seen what the actor wrote, except cells into which a merge brought another program's text.
 fn remember_own(
-    seen: &mut Seen,
+    seen: &mut SeenCells,
     changes: &[CellChange],
     intended: &Document,
     written: &TransactionResult,
     unseen: &UnseenEdits,
 ) {
     let is_own = |change: &&CellChange| {
-        matches!(change.what, ChangeKind::Inserted | ChangeKind::Edited)
+        matches!(change.kind, ChangeKind::Inserted | ChangeKind::Edited)
             && !unseen.cells.contains(&change.cell)
     };
     for change in changes.iter().filter(is_own) {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 
 use super::notebook_file::NotebookFile;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::activity::participants;
 use crate::project::Status;
 use crate::project::event::{Event, RunningExecution};
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 
 /// How long a write waits at most.
 const WAIT: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Dur
     let mut is_announced = false;
     while let Some(activity) = activity(notebook) {
         let awaited = match &activity {
-            EditorActivity::By(cell) => format!("{} to end", whose(cell)),
+            EditorActivity::By(cell) => format!("{} to end", cell_with_actor(cell)),
             EditorActivity::MaySave => "VS Code to save".to_owned(),
         };
         let most = WAIT.as_secs();
@@ -95,8 +95,8 @@ fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
 }
 
 /// Returns the front ends that have this notebook open.
-pub(super) fn joined(notebook: &NotebookFile) -> Vec<Joined> {
-    let of_this = |joined: &Joined| joined.session.as_ref() == Some(&notebook.key);
+pub(super) fn joined(notebook: &NotebookFile) -> Vec<JoinedFrontEnd> {
+    let of_this = |joined: &JoinedFrontEnd| joined.session.as_ref() == Some(&notebook.key);
     let mut joined = participants::joined(&notebook.project);
     joined.retain(of_this);
     joined
@@ -104,20 +104,20 @@ pub(super) fn joined(notebook: &NotebookFile) -> Vec<Joined> {
 
 /// Returns whether one of these front ends sent a request. A request from before the front end joined is
 /// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
-fn has_sent(joined: &[Joined], by: Option<&str>, since: Timestamp) -> bool {
+fn has_sent(joined: &[JoinedFrontEnd], by: Option<&str>, since: Timestamp) -> bool {
     joined
         .iter()
         .any(|joined| by == Some(&joined.by()) && joined.since <= since)
 }
 
-fn may_save(joined: &[Joined], ended: &Event) -> bool {
+fn may_save(joined: &[JoinedFrontEnd], ended: &Event) -> bool {
     let mut vs_code = joined.iter().filter(|joined| is_vs_code(joined));
     vs_code.any(|joined| ended.by == Some(joined.by()))
 }
 
 /// Returns whether this front end is VS Code or an editor based on it.
-pub(super) fn is_vs_code(joined: &Joined) -> bool {
-    joined.front_end == Joined::VS_CODE
+pub(super) fn is_vs_code(joined: &JoinedFrontEnd) -> bool {
+    joined.front_end == JoinedFrontEnd::VS_CODE
 }
 
 /// Returns whether the file was saved after a moment.
@@ -134,9 +134,13 @@ fn is_young(at: Timestamp, now: Timestamp) -> bool {
 
 /// Returns the record of a front end at the notebook, with this process as its proxy.
 #[cfg(test)]
-pub(super) fn joined_here(notebook: &NotebookFile, front_end: &str, since: Timestamp) -> Joined {
+pub(super) fn joined_here(
+    notebook: &NotebookFile,
+    front_end: &str,
+    since: Timestamp,
+) -> JoinedFrontEnd {
     let process = crate::kernel::process::Process::current();
-    Joined {
+    JoinedFrontEnd {
         pid: process.pid,
         start_time: process.start_time,
         boot_id: process.boot_id,

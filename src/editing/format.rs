@@ -1,7 +1,7 @@
 //! Formats a notebook as Jupyter writes it, and replaces the name of the shared kernelspec by the
 //! real one.
 
-use super::edit::{self, Done, EditError, Editor};
+use super::edit::{self, EditError, EditOutcome, Editor};
 use super::history::EditCommand;
 use super::named_kernelspec::{metadata_of, names_shared, real_spec};
 use super::notebook_file::NotebookFile;
@@ -49,7 +49,10 @@ pub fn check(notebook: &NotebookFile) -> Result<Differences, EditError> {
 ///
 /// # Errors
 /// The notebook cannot be read or written, or it has a format that `nb` does not write.
-pub fn write(notebook: &NotebookFile, editor: &Editor) -> Result<(Differences, Done), EditError> {
+pub fn write(
+    notebook: &NotebookFile,
+    editor: &Editor,
+) -> Result<(Differences, EditOutcome), EditError> {
     // The edit changes no text, so the actor need not have seen the cells; and nothing of others' saves is
     // lost.
     let editor = Editor {
@@ -84,7 +87,7 @@ fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
         (old != new).then(|| CellChange {
             cell: after.id().to_owned(),
             index,
-            what: ChangeKind::Edited,
+            kind: ChangeKind::Edited,
             before: Some(old),
             after: Some(new),
         })

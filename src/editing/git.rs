@@ -43,7 +43,7 @@ pub enum GitError {
 
 /// A file's content in a commit.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct FileVersion {
     /// The commit's short hash.
     pub commit: String,
     /// The file's bytes.
@@ -54,7 +54,7 @@ pub struct Committed {
 ///
 /// # Errors
 /// There is no git, no repository, no such commit, or the commit does not have the file.
-pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
+pub fn committed(file: &Path, reference: &str) -> Result<FileVersion, GitError> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(GitError::NoRepository {
             path: file.display().to_string(),
@@ -93,7 +93,7 @@ pub fn committed(file: &Path, reference: &str) -> Result<Committed, GitError> {
             },
         });
     }
-    Ok(Committed {
+    Ok(FileVersion {
         commit,
         content: content.stdout,
     })
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(committed(&file, "HEAD").unwrap().content, b"first");
         assert!(!proof.exists());
 
-        // The objects are missing, and git is told to fetch them.
+        // The objects are missing, and git is to fetch them.
         let objects = folder.join(".git/objects");
         let away = temp.path().join("objects");
         for url in [

@@ -211,7 +211,7 @@ mod tests {
             force: true,
             now: true,
             must_have_seen: false,
-            tell: |_| {},
+            progress: |_| {},
             notices: PendingNotices::default(),
             shown: PendingCells::default(),
             shows_whole: false,

@@ -53,12 +53,12 @@ pub enum NotebookFileError {
         to: PathBuf,
     },
     /// The path is not a regular file.
-    #[error("{} is {what}, not a notebook", path.display())]
+    #[error("{} is {kind}, not a notebook", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
         /// Its kind, like "a folder".
-        what: &'static str,
+        kind: &'static str,
     },
     /// The file could not be read.
     #[error("cannot read {}", path.display())]
@@ -225,17 +225,17 @@ pub(crate) fn refuse_no_notebook(path: &Path) -> Result<(), NotebookFileError> {
 fn is_empty(path: &Path) -> bool {
     /// Larger files count as not empty.
     const SMALL: u64 = 4096;
-    let found = path.metadata();
-    found.is_ok_and(|found| found.is_file() && found.len() <= SMALL)
+    let metadata = path.metadata();
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() <= SMALL)
         && std::fs::read(path).is_ok_and(|text| text.trim_ascii().is_empty())
 }
 
 /// Fails for a path that is not a regular file.
 fn check(path: &Path) -> Result<(), NotebookFileError> {
     let path_ = || path.to_owned();
-    let found = match path.metadata() {
-        Ok(found) if found.is_file() => return Ok(()),
-        Ok(found) if found.is_dir() => "a folder",
+    let kind = match path.metadata() {
+        Ok(metadata) if metadata.is_file() => return Ok(()),
+        Ok(metadata) if metadata.is_dir() => "a folder",
         // Reading a pipe or a device may block for ever.
         Ok(_) => "no regular file",
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
@@ -254,7 +254,7 @@ fn check(path: &Path) -> Result<(), NotebookFileError> {
     };
     Err(NotebookFileError::NotAFile {
         path: path_(),
-        what: found,
+        kind,
     })
 }
 

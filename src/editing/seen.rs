@@ -22,7 +22,7 @@ const MOST_CELLS: usize = 4_000;
 
 /// The cells of a notebook that an actor has seen.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenCells {
     notebook: NotebookFile,
     path: PathBuf,
     content: SeenFile,
@@ -39,7 +39,7 @@ struct SeenFile {
     cells: BTreeMap<String, Vec<Revision>>,
 }
 
-impl Seen {
+impl SeenCells {
     /// Reads what an actor has seen. All front ends and terminals are one human.
     pub fn of(notebook: &NotebookFile, name: &str) -> Self {
         let name = if Actor::from(name).is_human() {
@@ -136,23 +136,26 @@ mod tests {
         std::fs::write(&path, new_notebook("python3", "Python 3", "python")).unwrap();
         let notebook = NotebookFile::of(&path).unwrap();
         let rev = |number: u8| -> Revision { format!("{number:010}").parse().unwrap() };
-        let (mut one, mut two) = (Seen::of(&notebook, "claude"), Seen::of(&notebook, "claude"));
+        let (mut one, mut two) = (
+            SeenCells::of(&notebook, "claude"),
+            SeenCells::of(&notebook, "claude"),
+        );
         assert!(!one.has("a", rev(1)));
         one.show("a", rev(1));
         one.remember();
         // Two concurrent commands of one actor lose none of each other's revisions.
         two.show("b", rev(2));
         two.remember();
-        let seen = Seen::of(&notebook, "claude");
+        let seen = SeenCells::of(&notebook, "claude");
         assert!(seen.has("a", rev(1)) && seen.has("b", rev(2)) && !seen.has("a", rev(2)));
-        assert!(!Seen::of(&notebook, "codex").has("a", rev(1)));
+        assert!(!SeenCells::of(&notebook, "codex").has("a", rev(1)));
         for number in 2..=9 {
             one.show("a", rev(number));
         }
         assert!(one.has("a", rev(9)) && one.has("a", rev(6)) && !one.has("a", rev(1)));
-        let mut human = Seen::of(&notebook, "human (VS Code)");
+        let mut human = SeenCells::of(&notebook, "human (VS Code)");
         human.show("a", rev(1));
         human.remember();
-        assert!(Seen::of(&notebook, "human").has("a", rev(1)));
+        assert!(SeenCells::of(&notebook, "human").has("a", rev(1)));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::history;
 use super::notebook_file::NotebookFile;
-use super::seen::Seen;
+use super::seen::SeenCells;
 use crate::activity::actor::Actor;
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Revision, merge_texts};
 
@@ -49,7 +49,7 @@ pub(super) struct PendingEdit<'a> {
     pub(super) is_recorded: bool,
     pub(super) changes: &'a [CellChange],
     pub(super) basis: &'a EditBasis,
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a SeenCells,
 }
 
 impl PendingEdit<'_> {
@@ -62,7 +62,7 @@ impl PendingEdit<'_> {
         let mut compared = HashSet::new();
         let mut conflicts = Vec::new();
         for change in self.changes {
-            let is_text = matches!(change.what, ChangeKind::Edited | ChangeKind::Removed);
+            let is_text = matches!(change.kind, ChangeKind::Edited | ChangeKind::Removed);
             // The document does not have a cell that the operations inserted themselves.
             let Some(cell) = self.document.cell_by_id(&change.cell).filter(|_| is_text) else {
                 continue;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::history::{self, Recording};
 use super::notebook_file::{NotebookFile, NotebookFileError};
-use super::seen::Seen;
+use super::seen::SeenCells;
 use crate::notebook::{Cell, Document, Revision};
 
 /// A notebook that was read. The saves of other programs are recorded.
@@ -71,7 +71,7 @@ impl ShownCells {
         if self.cells.is_empty() {
             return;
         }
-        let mut seen = Seen::of(&self.notebook, &self.by);
+        let mut seen = SeenCells::of(&self.notebook, &self.by);
         for (cell, revision) in &self.cells {
             seen.show(cell, *revision);
         }

@@ -207,17 +207,17 @@ pub(super) fn of_death(ended: Option<&Ended>) -> ErrorCategory {
     }
 }
 
-/// Returns the category of code that ended with a status; none if it was not run, or without an error. `found` is
+/// Returns the category of code that ended with a status; none if it was not run, or without an error. `category` is
 /// the category of its exception or of its kernel's death.
 pub(super) fn of_status(
     status: &str,
-    found: Option<ErrorCategory>,
+    category: Option<ErrorCategory>,
     is_over_time: bool,
 ) -> Option<ErrorCategory> {
-    match (status, found) {
+    match (status, category) {
         ("error" | "interrupted" | "kernel_died", Some(Memory)) => Some(Memory),
         ("error" | "interrupted" | "kernel_died", _) if is_over_time => Some(Timeout),
-        ("error" | "interrupted" | "kernel_died", found) => Some(found.unwrap_or(Unknown)),
+        ("error" | "interrupted" | "kernel_died", category) => Some(category.unwrap_or(Unknown)),
         ("ok" | "withdrawn" | "aborted" | "edited" | "not_run" | "no_kernel", _) => None,
         _ => Some(Unknown),
     }
@@ -242,14 +242,14 @@ fn beginning(text: &str) -> &str {
 }
 
 fn by_name(table: CategoryNames, name: &str) -> Option<ErrorCategory> {
-    let found = table.iter().find(|(_, names)| names.contains(&name));
-    found.map(|(category, _)| *category)
+    let entry = table.iter().find(|(_, names)| names.contains(&name));
+    entry.map(|(category, _)| *category)
 }
 
 fn by_text(table: CategoryNames, text: &str) -> Option<ErrorCategory> {
     let is_in = |texts: &[&str]| texts.iter().any(|it| text.contains(it));
-    let found = table.iter().find(|(_, texts)| is_in(texts));
-    found.map(|(category, _)| *category)
+    let entry = table.iter().find(|(_, texts)| is_in(texts));
+    entry.map(|(category, _)| *category)
 }
 
 /// Reads the number in the text of an `OSError` or of a class that inherits from it: `[Errno 2] No such file`.
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_time_limit_and_the_status_decide_what_an_exception_means() {
-        for (status, found, is_over_time, category) in [
+        for (status, cause, is_over_time, category) in [
             ("ok", None, true, None),
             ("ok", Some(Runtime), false, None),
             ("error", Some(Io), false, Some(Io)),
@@ -448,7 +448,7 @@ mod tests {
             ("not_run", None, false, None),
             ("withdrawn", None, true, None),
         ] {
-            assert_eq!(of_status(status, found, is_over_time), category, "{status}");
+            assert_eq!(of_status(status, cause, is_over_time), category, "{status}");
         }
     }
 

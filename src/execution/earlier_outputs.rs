@@ -36,7 +36,7 @@ pub(super) fn outputs_of_earlier_text(
     let requests = requests(notebook.project.events(&key).take(MOST_EVENTS));
     let requests = requests.filter(|event| event.notebook() == notebook.key);
     let starts = requests.filter_map(|event| match event.kind {
-        EventKind::Asked(start) => Some(start),
+        EventKind::Requested(start) => Some(start),
         _ => None,
     });
     // If nothing was run through nb, the cells need not be checked.

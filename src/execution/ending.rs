@@ -61,7 +61,7 @@ impl Ending {
         match &*ended.reason {
             "restarted" => Self::restarted(&by),
             "shut down" => Self::stopped(&by),
-            _ => Self::died(&death::words(key, ended), Some(ended)),
+            _ => Self::died(&death::description(key, ended), Some(ended)),
         }
     }
 
@@ -103,7 +103,7 @@ pub(super) async fn kernel_ending(
     key: &str,
     session: &Session,
     process: Option<&Process>,
-    seen: &str,
+    cause: &str,
 ) -> Ending {
     let key = &project.current_key(key);
     if let Some(process) = process {
@@ -131,8 +131,8 @@ pub(super) async fn kernel_ending(
             status: Status::Died,
             ended: Some(ended),
             ..
-        }) => Ending::died(&death::words(key, &ended), Some(&ended)),
-        _ => Ending::died(&format!("the kernel died: {seen}"), None),
+        }) => Ending::died(&death::description(key, &ended), Some(&ended)),
+        _ => Ending::died(&format!("the kernel died: {cause}"), None),
     }
 }
 

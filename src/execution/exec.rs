@@ -121,7 +121,7 @@ pub(super) async fn living(
     match session.status {
         Status::Died => {
             let death = session.ended.as_ref();
-            let death = death.map(|ended| death::words(notebook, ended));
+            let death = death.map(|ended| death::description(notebook, ended));
             return Err(no_kernel(death.as_deref().unwrap_or("it died")));
         }
         Status::Stopped => return Err(no_kernel("it was shut down")),

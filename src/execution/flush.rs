@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::follow::wait_until_handled;
 use crate::notebook::Document;
 use crate::project::Project;
-use crate::project::jobs::{Ask, Job, JobFolder, JobState};
+use crate::project::jobs::{Job, JobFolder, JobState, RecorderRequest};
 
 /// How long to wait for a recorder, which may have to wait for the notebook's lock and writes all
 /// its outputs.
-const RECORDER_PATIENCE: Duration = Duration::from_secs(15);
+const RECORDER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A recorder that was asked to write its outputs.
 #[derive(Debug)]
@@ -90,12 +90,12 @@ fn holds(job: &Job) -> bool {
 /// A job's folder cannot be written to.
 pub(super) async fn ask_to_write(jobs: Vec<JobFolder>) -> io::Result<Vec<(Job, bool)>> {
     for folder in &jobs {
-        folder.ask(&Ask::Write)?;
+        folder.request(&RecorderRequest::Write)?;
     }
     let mut answers = Vec::new();
     for folder in jobs {
         let handled = wait_until_handled(&folder);
-        let answered = tokio::time::timeout(RECORDER_PATIENCE, handled)
+        let answered = tokio::time::timeout(RECORDER_TIMEOUT, handled)
             .await
             .is_ok();
         if let Ok(job) = folder.read() {
@@ -150,8 +150,8 @@ mod tests {
         assert!(of_another.is_empty());
         let writes = async {
             loop {
-                if let Some((asked, ask)) = folder.asks().pop() {
-                    assert_eq!(ask, Ask::Write);
+                if let Some((asked, request)) = folder.requests().pop() {
+                    assert_eq!(request, RecorderRequest::Write);
                     let output = r#"{"output_type":"stream","name":"stdout","text":"printed"}"#;
                     let execution = CellExecution {
                         outputs: vec![Json::parse(output).unwrap()],

@@ -187,7 +187,7 @@ fn should_be_recorded(job: &Job) -> bool {
 
 /// Waits until the recorder of a job has handled all requests, or has ended.
 pub(super) async fn wait_until_handled(folder: &JobFolder) {
-    while folder.has_asks() && folder.has_recorder() {
+    while folder.has_requests() && folder.has_recorder() {
         tokio::time::sleep(FIRST_PAUSE).await;
     }
 }
@@ -207,7 +207,7 @@ const RECORDER_RESPONSE: Duration = Duration::from_secs(2);
 /// Waits until the recorder of a job has taken all requests.
 pub async fn wait_until_taken(folder: &JobFolder) {
     let begun = Instant::now();
-    while folder.has_asks() && begun.elapsed() < RECORDER_RESPONSE {
+    while folder.has_requests() && begun.elapsed() < RECORDER_RESPONSE {
         tokio::time::sleep(FIRST_PAUSE).await;
     }
 }

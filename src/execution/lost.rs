@@ -17,7 +17,7 @@ use crate::task::{self, Task};
 /// A recorder or a proxy that was killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Lost {
+pub struct KilledRecorder {
     /// The job's id.
     pub job: String,
     /// When it gave its last sign.
@@ -41,7 +41,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(2);
 /// Finds the recorders and proxies that were killed in a project, starts recorders for their jobs, and
 /// returns the reports that are new to the actor `name`. If there are none, this only lists a folder or
 /// two.
-pub async fn notice(project: &Project, name: &str) -> Vec<Lost> {
+pub async fn notice(project: &Project, name: &str) -> Vec<KilledRecorder> {
     for folder in project.kept_jobs() {
         // A running proxy holds the lock of its stored outputs.
         if !folder.has_recorder()
@@ -71,7 +71,7 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     if job.generation.is_none() && age < RECORDER_START_SECONDS {
         return;
     }
-    let report = report(&job, folder.last_sign().unwrap_or(job.asked_at));
+    let report = report(&job, folder.last_written_at().unwrap_or(job.asked_at));
     if resume(project, folder.id()).await.is_err() {
         return;
     }
@@ -99,18 +99,18 @@ pub async fn resume(project: &Project, id: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn report(job: &Job, at: Timestamp) -> Lost {
+fn report(job: &Job, at: Timestamp) -> KilledRecorder {
     let id = &job.id;
     let since = to_the_second(at);
     let running = job
         .cells
         .iter()
         .find(|cell| cell.begun_at.is_some() && cell.status.is_none());
-    let who = match &job.front_end {
+    let recorder = match &job.front_end {
         Some(front_end) => format!("the nb-proxy of {}", front_end.name),
         None => format!("the recorder of job {id}"),
     };
-    let what = match (running, &job.front_end) {
+    let code = match (running, &job.front_end) {
         (None, _) => "nothing was running".to_owned(),
         (Some(_), Some(_)) => format!("its cell may run on, and is recorded now as job {id}"),
         (Some(cell), None) => match &cell.cell {
@@ -131,11 +131,11 @@ fn report(job: &Job, at: Timestamp) -> Lost {
         1 => ", and 1 cell after it is not run".to_owned(),
         count => format!(", and {count} cells after it are not run"),
     };
-    Lost {
+    KilledRecorder {
         job: id.clone(),
         at,
         text: format!(
-            "{who} was killed after {since}: {what}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
+            "{recorder} was killed after {since}: {code}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
         ),
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn to_the_second(at: Timestamp) -> String {
     at.to_zoned(zone::here()).strftime("%H:%M:%S").to_string()
 }
 
-fn write_report(project: &Project, report: &Lost) -> std::io::Result<()> {
+fn write_report(project: &Project, report: &KilledRecorder) -> std::io::Result<()> {
     let file = project
         .make_folder(REPORTS_DIR)?
         .join(format!("{}.json", report.job));
@@ -153,10 +153,10 @@ fn write_report(project: &Project, report: &Lost) -> std::io::Result<()> {
 }
 
 /// Returns the reports that are new to an actor.
-fn new_reports(project: &Project, name: &str) -> Vec<Lost> {
+fn new_reports(project: &Project, name: &str) -> Vec<KilledRecorder> {
     let files = beneath::paths(&project.dir().join(REPORTS_DIR));
     let lost = files.iter().filter_map(|file| read(file));
-    let mut new: Vec<Lost> = lost
+    let mut new: Vec<KilledRecorder> = lost
         .filter(|lost| notification::is_new(project, name, &lost.notice()))
         .collect();
     new.sort_by_key(|lost| lost.at);
@@ -164,12 +164,12 @@ fn new_reports(project: &Project, name: &str) -> Vec<Lost> {
 }
 
 /// Stores that an actor got these reports.
-pub fn delivered(project: &Project, name: &str, lost: &[Lost]) {
-    let notices: Vec<_> = lost.iter().map(Lost::notice).collect();
+pub fn delivered(project: &Project, name: &str, lost: &[KilledRecorder]) {
+    let notices: Vec<_> = lost.iter().map(KilledRecorder::notice).collect();
     notification::noticed(project, name, &notices);
 }
 
-impl Lost {
+impl KilledRecorder {
     /// Returns the notice that is stored for the actors who got this report.
     fn notice(&self) -> String {
         format!("lost {} {}", self.job, self.at)
@@ -177,8 +177,8 @@ impl Lost {
 }
 
 /// Reads a report; removes it if it is too old.
-fn read(file: &Path) -> Option<Lost> {
-    let lost: Lost = beneath::read_json(file, beneath::SMALL)?;
+fn read(file: &Path) -> Option<KilledRecorder> {
+    let lost: KilledRecorder = beneath::read_json(file, beneath::SMALL)?;
     let age = Timestamp::now().duration_since(lost.at);
     if age.as_hours() > REPORT_HOURS {
         let _ = beneath::remove_file(file);

@@ -40,18 +40,21 @@ fn events(
         ExecutionStep::Begun { code } => {
             *began = Some(Instant::now());
             let code = Some(code);
-            vec![event(EventKind::Seen(ExecutionStart { code, ..start }))]
+            vec![event(EventKind::BegunOutside(ExecutionStart {
+                code,
+                ..start
+            }))]
         }
         ExecutionStep::Ended { raised, early } => {
             let status = if raised {
-                Outcome::SeenError
+                Outcome::ObservedError
             } else {
-                Outcome::Seen
+                Outcome::ObservedOk
             };
             let took = began.take().map(|began| began.elapsed());
             let end = ExecutionEnd::new(msg_id, status, took);
             // No connected client saw this cell start.
-            let seen = early.then(|| event(EventKind::Seen(start)));
+            let seen = early.then(|| event(EventKind::BegunOutside(start)));
             seen.into_iter()
                 .chain([event(EventKind::Done(end))])
                 .collect()

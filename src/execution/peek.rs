@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::category;
 use super::fold::read_all;
-use super::look::{self, Look, LookError};
+use super::inspect::{self, InspectError, Inspector};
 use crate::client::{Execute, KernelException, OutputMessage};
 use crate::notebook::OutputAccumulator;
 use crate::project::event::{Event, EventKind};
@@ -29,7 +29,7 @@ pub struct Peeked {
 pub enum PeekError {
     /// The kernel cannot be inspected.
     #[error(transparent)]
-    Look(#[from] LookError),
+    Inspect(#[from] InspectError),
     /// The kernel gave an unexpected answer.
     #[error("the kernel does not run it beside: {0}")]
     Refused(String),
@@ -67,24 +67,24 @@ pub async fn peek(
     wait: Option<Duration>,
     stop: impl Future<Output = ()>,
 ) -> Result<Peeked, PeekError> {
-    let mut look = Look::join(project, key, session, by).await?;
-    let beside = look.is_beside();
-    let language = look.session().language();
+    let mut inspector = Inspector::join(project, key, session, by).await?;
+    let beside = inspector.is_beside();
+    let language = inspector.session().language();
     let is_python = language.eq_ignore_ascii_case("python");
     let request = if is_python {
         let arguments = json!({ "code": code, "running": beside }).to_string();
-        look::request(&format!("peek({})", look::literal(&arguments)), beside)
+        inspect::request(&format!("peek({})", inspect::literal(&arguments)), beside)
     } else {
         Execute {
             store_history: false,
             ..Execute::new(code)
         }
     };
-    let answer = look.ask(&request, wait, stop).await;
-    record(project, key, look.session(), by, code);
+    let answer = inspector.ask(&request, wait, stop).await;
+    record(project, key, inspector.session(), by, code);
     // A subshell whose code still runs cannot be deleted.
-    if matches!(answer, Ok(_) | Err(LookError::Stopped { over: true })) {
-        look.leave().await;
+    if matches!(answer, Ok(_) | Err(InspectError::Stopped { over: true })) {
+        inspector.leave().await;
     }
     let answer = answer?;
     if let Some(why) = answer.failed {
@@ -95,7 +95,7 @@ pub async fn peek(
         outputs.take(&message.msg_type, &message.content);
     }
     if is_python {
-        let value = look::value(&answer.reply).map_err(PeekError::Refused)?;
+        let value = inspect::value(&answer.reply).map_err(PeekError::Refused)?;
         let result: PeekResult = serde_json::from_str(&value)
             .map_err(|error| PeekError::Refused(format!("its answer is unreadable: {error}")))?;
         if let Some(data) = result.data {

@@ -107,7 +107,7 @@ impl KernelPast<'_> {
         let mut events = Vec::new();
         for event in past {
             let event_generation = event.generation.unwrap_or_default();
-            let is_earlier = event.asked().is_some_and(|it| it.store_history)
+            let is_earlier = event.request().is_some_and(|it| it.store_history)
                 && event_generation < self.generation;
             if is_earlier && event_generation < *generation.get_or_insert(event_generation) {
                 break;
@@ -142,10 +142,10 @@ impl KernelPast<'_> {
         let mut runs: Vec<Run<'_>> = Vec::new();
         let mut failed: Vec<usize> = Vec::new();
         for event in events.iter().rev() {
-            if matches!(event.kind, EventKind::Seen(_)) && !has_request(&events, event) {
+            if matches!(event.kind, EventKind::BegunOutside(_)) && !has_request(&events, event) {
                 replay.scratch += 1;
             }
-            let Some(start) = event.asked().filter(|start| start.store_history) else {
+            let Some(start) = event.request().filter(|start| start.store_history) else {
                 continue;
             };
             let end = ends.get(&*start.msg_id).map(|end| end.status);
@@ -163,7 +163,7 @@ impl KernelPast<'_> {
                 _ => None,
             };
             match (place, end) {
-                (place, None | Some(Outcome::KernelDied | Outcome::Unseen)) => {
+                (place, None | Some(Outcome::KernelDied | Outcome::Unobserved)) => {
                     let label = place.map(|place| document.cells()[place].id().to_owned());
                     let label = label.unwrap_or_else(|| labels::label(start));
                     replay.running.get_or_insert(label);
@@ -230,7 +230,7 @@ pub(super) fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEn
 }
 
 fn has_request(events: &[&Event], seen: &Event) -> bool {
-    let mut asked = events.iter().filter(|event| event.asked().is_some());
+    let mut asked = events.iter().filter(|event| event.request().is_some());
     asked.any(|asked| asked.msg_id() == seen.msg_id())
 }
 

@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::follow::wait_until_taken;
 use crate::kernel::process::connection::socket_folder;
 use crate::kernel::variables::ProcessVariables;
-use crate::project::jobs::{Ask, JobFolder, JobPrompt};
+use crate::project::jobs::{JobFolder, JobPrompt, RecorderRequest};
 
 /// How long a recorder may take to read a password from the socket.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const LONGEST_PASSWORD: u64 = 1 << 20;
 /// The answer could not be passed on.
 pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::Result<()> {
     if !prompt.password {
-        folder.ask(&Ask::Reply { text })?;
+        folder.request(&RecorderRequest::Reply { text })?;
         wait_until_taken(folder).await;
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
     let _guard = RemovedSocket(&socket);
-    folder.ask(&Ask::Secret {
+    folder.request(&RecorderRequest::Secret {
         socket: socket.clone(),
     })?;
     let handed_over = async {
@@ -103,9 +103,9 @@ mod tests {
         };
         let takes = async {
             loop {
-                if let Some((file, ask)) = folder.asks().pop() {
-                    let Ask::Secret { socket } = ask else {
-                        panic!("{ask:?}");
+                if let Some((file, request)) = folder.requests().pop() {
+                    let RecorderRequest::Secret { socket } = request else {
+                        panic!("{request:?}");
                     };
                     let text = std::fs::read_to_string(&file).unwrap();
                     assert!(!text.contains("hunter2"), "{text}");

@@ -4,7 +4,7 @@
 //! leaves nothing behind, and an interrupt can only concern this code. After a cell of this runner
 //! the kernel is idle already. If another client sends a request at that very moment, that one is
 //! earlier in the kernel's queue, and an interrupt waits until this code runs. The messages about the
-//! code are not stored here but passed to the [`Audience`].
+//! code are not stored here but passed to the [`RunObserver`].
 
 use std::path::Path;
 use std::pin::Pin;
@@ -60,7 +60,7 @@ const STILL_WAITS: Duration = Duration::from_secs(1);
 const SETTLES: Duration = Duration::from_secs(60);
 
 /// How often to check whether that is done, where the system reports no changes.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The code to run, and how.
 #[derive(Clone, Debug)]
@@ -75,26 +75,26 @@ pub struct RunOptions {
 }
 
 /// The caller's part while the code runs.
-pub trait Audience {
+pub trait RunObserver {
     /// Takes the events of the execution, as they happen.
-    fn sees(&self, event: &ExecutionEvent);
+    fn on_event(&self, event: &ExecutionEvent);
 
     /// Takes the id of the request, once it was sent.
-    fn sent(&self, _msg_id: &str) {}
+    fn on_sent(&self, _msg_id: &str) {}
 
     /// Answers an input request of the code; `None` is the end of the input. Cancel safe.
-    fn answers(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
+    fn answer(&self, prompt: Prompt) -> impl Future<Output = Option<String>>;
 
     /// Is called when the code waits: for the cell that the kernel runs, if that is known, else for what the text names.
-    fn waits(&self, _behind: Option<&RunningExecution>, _otherwise: &str) {}
+    fn on_wait(&self, _behind: Option<&RunningExecution>, _otherwise: &str) {}
 
     /// Waits until the user wants the code interrupted. Cancel safe.
-    fn interrupts(&self) -> impl Future<Output = ()>;
+    fn interrupted(&self) -> impl Future<Output = ()>;
 }
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Ran {
+pub struct FinishedRun {
     /// How the code ended.
     pub status: Outcome,
     /// The kind of the error that ended it, as far as the kernel's messages or its end show it.
@@ -117,12 +117,12 @@ pub enum RunError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The kernel has ended.
-    #[error("{told}")]
+    #[error("{text}")]
     Ended {
         /// How it ended, in words.
-        told: String,
+        text: String,
         /// The command that starts a new one.
-        mend: String,
+        fix: String,
     },
     /// The kernel was being started or restarted, and did not become ready in time.
     #[error("the kernel is not ready after {0:?}")]
@@ -140,13 +140,13 @@ impl RunError {
     pub(super) fn ended(key: &str, session: Option<&Session>) -> Self {
         let ended = session.and_then(|session| session.ended.as_ref());
         let died = session.is_some_and(|session| session.status == Status::Died);
-        let told = match ended.filter(|_| died) {
-            Some(ended) => death::words(key, ended),
+        let text = match ended.filter(|_| died) {
+            Some(ended) => death::description(key, ended),
             None => format!("the kernel of {key} has ended"),
         };
         let notebook = session.map_or(Path::new(key), |session| &session.notebook);
-        let mend = death::mend(notebook);
-        Self::Ended { told, mend }
+        let fix = death::fix_command(notebook);
+        Self::Ended { text, fix }
     }
 
     /// Returns whether the sandbox in which `nb` runs forbids all sockets; it is not known then
@@ -172,14 +172,14 @@ impl RunError {
 
 /// A connection to a session's kernel, which runs one piece of code after the other.
 pub struct Runner {
-    kernel: Joined,
+    kernel: JoinedKernel,
     client: Client,
     /// The value of `others` when the last cell of this runner ended and left the kernel idle.
     left_idle: Option<u64>,
 }
 
 /// The kernel, and the actor and job that use it.
-struct Joined {
+struct JoinedKernel {
     project: Project,
     key: String,
     session: Session,
@@ -210,7 +210,7 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let session = settled(project, key, session, wait).await?;
         let (info, process) = reach(project, key, &session).await?;
-        let mut kernel = Joined {
+        let mut kernel = JoinedKernel {
             project: project.clone(),
             key: key.to_owned(),
             session,
@@ -247,8 +247,8 @@ impl Runner {
     pub async fn run(
         &mut self,
         options: &RunOptions,
-        audience: &impl Audience,
-    ) -> Result<Ran, RunError> {
+        observer: &impl RunObserver,
+    ) -> Result<FinishedRun, RunError> {
         // Directly after a cell of this runner the kernel is idle, and asking it would take as long as a
         // small cell. If another client has sent a request since, that one is earlier in the kernel's
         // queue.
@@ -262,7 +262,7 @@ impl Runner {
             kernel: &mut self.kernel,
             options,
             began: Instant::now(),
-            heard: ReceivedOutputs::default(),
+            received: ReceivedOutputs::default(),
             notes: Vec::new(),
             category: None,
             execution_count: None,
@@ -272,17 +272,17 @@ impl Runner {
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
-                false => match running.idle(client, audience).await {
+                false => match running.idle(client, observer).await {
                     Err(error) if running.kernel.rejoin(client, &error).await => continue,
-                    Err(error) => return Err(running.told(error).await),
+                    Err(error) => return Err(running.with_ending(error).await),
                     Ok(ended) => ended,
                 },
             };
             status = match ended {
                 Some(status) => status,
-                None => match running.once(client, audience).await {
+                None => match running.once(client, observer).await {
                     Err(error) if running.kernel.rejoin(client, &error).await => continue,
-                    Err(error) => return Err(running.told(error).await),
+                    Err(error) => return Err(running.with_ending(error).await),
                     Ok(status) => status,
                 },
             };
@@ -293,7 +293,7 @@ impl Runner {
         if matches!(status, Outcome::Ok | Outcome::Error) && !running.is_idle_missing {
             self.left_idle = Some(running.kernel.others.load(Ordering::Relaxed));
         }
-        Ok(Ran {
+        Ok(FinishedRun {
             status,
             category: running.category,
             execution_count: running.execution_count,
@@ -334,7 +334,7 @@ impl Runner {
     }
 }
 
-impl Joined {
+impl JoinedKernel {
     /// Connects a client to the kernel.
     async fn connect(&mut self, info: &ConnectionInfo) -> Result<Client, ClientError> {
         let mut client = Client::connect(info, split_actor(&self.by).0).await?;
@@ -466,7 +466,7 @@ async fn settled(
     if is_settled(session) {
         return Ok(session.clone());
     }
-    let mut watch = FolderWatch::begin(&[project.dir()], LOOK_AGAIN);
+    let mut watch = FolderWatch::begin(&[project.dir()], POLL_PAUSE);
     let settled = async {
         loop {
             let state = project.state()?;
@@ -477,13 +477,13 @@ async fn settled(
             watch.changed(is_state).await;
         }
     };
-    let patience = wait.unwrap_or(SETTLES).min(SETTLES);
-    let settled = tokio::time::timeout(patience, settled).await;
-    settled.unwrap_or(Err(RunError::NotReady(patience)))
+    let timeout = wait.unwrap_or(SETTLES).min(SETTLES);
+    let settled = tokio::time::timeout(timeout, settled).await;
+    settled.unwrap_or(Err(RunError::NotReady(timeout)))
 }
 
 /// Returns whether an output says that messages were lost with the connection to a server.
-fn tells_loss(event: &ExecutionEvent) -> bool {
+fn is_loss_note(event: &ExecutionEvent) -> bool {
     let ExecutionEvent::Iopub(message) = event else {
         return false;
     };
@@ -492,37 +492,37 @@ fn tells_loss(event: &ExecutionEvent) -> bool {
 }
 
 /// An input request that waits for its answer.
-struct Asked<'a> {
+struct OpenPrompt<'a> {
     prompt: Prompt,
     answer: Pin<Box<dyn Future<Output = Option<String>> + 'a>>,
 }
 
-impl<'a> Asked<'a> {
-    fn by(prompt: &Prompt, audience: &'a impl Audience) -> Self {
+impl<'a> OpenPrompt<'a> {
+    fn by(prompt: &Prompt, observer: &'a impl RunObserver) -> Self {
         Self {
             prompt: prompt.clone(),
-            answer: Box::pin(audience.answers(prompt.clone())),
+            answer: Box::pin(observer.answer(prompt.clone())),
         }
     }
 }
 
 /// Waits for the answer to the input request, and takes both; without a request waits for ever.
-async fn answered(asked: &mut Option<Asked<'_>>) -> (Prompt, Option<String>) {
-    let answer = match asked {
-        Some(asked) => asked.answer.as_mut().await,
+async fn answered(open_prompt: &mut Option<OpenPrompt<'_>>) -> (Prompt, Option<String>) {
+    let answer = match open_prompt {
+        Some(open_prompt) => open_prompt.answer.as_mut().await,
         None => std::future::pending().await,
     };
-    match asked.take() {
-        Some(Asked { prompt, .. }) => (prompt, answer),
+    match open_prompt.take() {
+        Some(OpenPrompt { prompt, .. }) => (prompt, answer),
         None => std::future::pending().await,
     }
 }
 
 struct Running<'a> {
-    kernel: &'a mut Joined,
+    kernel: &'a mut JoinedKernel,
     options: &'a RunOptions,
     began: Instant,
-    heard: ReceivedOutputs,
+    received: ReceivedOutputs,
     notes: Vec<String>,
     category: Option<ErrorCategory>,
     execution_count: Option<u64>,
@@ -536,26 +536,26 @@ impl Running<'_> {
     async fn idle(
         &self,
         client: &mut Client,
-        audience: &impl Audience,
+        observer: &impl RunObserver,
     ) -> Result<Option<Outcome>, RunError> {
-        let told = async {
+        let report_waits = async {
             tokio::time::sleep(SOON).await;
             loop {
-                self.tell_wait(audience, None);
+                self.report_wait(observer, None);
                 tokio::time::sleep(STILL_WAITS).await;
             }
         };
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
-            never = told => never,
-            () = audience.interrupts() => Ok(Some(Outcome::Interrupted)),
+            never = report_waits => never,
+            () = observer.interrupted() => Ok(Some(Outcome::Interrupted)),
         }
     }
 
     /// Reports that another client's cell runs. If the last execution in the journal is this one,
     /// which was sent already, the kernel is only slow.
-    fn tell_wait(&self, audience: &impl Audience, sent: Option<&str>) {
-        let Joined {
+    fn report_wait(&self, observer: &impl RunObserver, sent: Option<&str>) {
+        let JoinedKernel {
             project,
             key,
             session,
@@ -565,12 +565,12 @@ impl Running<'_> {
         if let Some((remote, since)) = session.as_remote().zip(lost) {
             let since = death::clock(since, &TimeZone::system());
             let server = &remote.server;
-            return audience.waits(None, &format!("the connection to {server}, lost {since}"));
+            return observer.on_wait(None, &format!("the connection to {server}, lost {since}"));
         }
         let present = project.present(key, session.generation);
         let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;
         if !present.running.as_ref().is_some_and(is_ours) {
-            audience.waits(present.running.as_ref(), "another client");
+            observer.on_wait(present.running.as_ref(), "another client");
         }
     }
 
@@ -578,33 +578,33 @@ impl Running<'_> {
     async fn once(
         &mut self,
         client: &mut Client,
-        audience: &impl Audience,
+        observer: &impl RunObserver,
     ) -> Result<Outcome, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
         request.allow_stdin = true;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
-            () = audience.interrupts() => return Ok(Outcome::Interrupted),
+            () = observer.interrupted() => return Ok(Outcome::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
-        audience.sent(&msg_id);
+        observer.on_sent(&msg_id);
         let sent = Instant::now();
         let mut interrupted = false;
         let mut begun = false;
         let waits = tokio::time::sleep(SOON);
         tokio::pin!(waits);
-        let mut asked: Option<Asked<'_>> = None;
+        let mut open_prompt: Option<OpenPrompt<'_>> = None;
         let server = self.kernel.session.as_remote().map(|it| it.server.clone());
-        let mut is_loss_told = false;
+        let mut is_loss_reported = false;
         loop {
             tokio::select! {
                 event = execution.next() => {
                     let Some(event) = event else {
                         break;
                     };
-                    is_loss_told |= server.is_some() && tells_loss(&event);
-                    audience.sees(&event);
+                    is_loss_reported |= server.is_some() && is_loss_note(&event);
+                    observer.on_event(&event);
                     if event == ExecutionEvent::Begun {
                         begun = true;
                         if interrupted {
@@ -612,20 +612,20 @@ impl Running<'_> {
                         }
                     }
                     if let ExecutionEvent::Prompt(prompt) = &event {
-                        asked = Some(Asked::by(prompt, audience));
+                        open_prompt = Some(OpenPrompt::by(prompt, observer));
                     }
-                    self.heard.take(&event);
+                    self.received.take(&event);
                 }
-                (prompt, answer) = answered(&mut asked) => match answer {
+                (prompt, answer) = answered(&mut open_prompt) => match answer {
                     Some(text) => execution.answer(&prompt, &text),
                     None => execution.answer_eof(&prompt),
                 },
                 () = &mut waits, if !begun => {
-                    self.tell_wait(audience, Some(&msg_id));
+                    self.report_wait(observer, Some(&msg_id));
                     waits.as_mut().reset(tokio::time::Instant::now() + STILL_WAITS);
                 }
-                () = audience.interrupts() => {
-                    asked = None;
+                () = observer.interrupted() => {
+                    open_prompt = None;
                     interrupted = true;
                     // Before that the kernel runs another client's cell, which must not be
                     // interrupted.
@@ -652,7 +652,7 @@ impl Running<'_> {
             Some(RequestEnd::Ok) => Outcome::Ok,
             Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
             Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
-                self.kernel_ended(audience, "it was interrupted").await
+                self.kernel_ended(observer, "it was interrupted").await
             }
             // Another command or a front end has interrupted the kernel.
             Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => Outcome::Interrupted,
@@ -660,14 +660,14 @@ impl Running<'_> {
             Some(RequestEnd::Aborted) => Outcome::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 match self
-                    .follow_again(client, audience, (&msg_id, numbers), begun, asked)
+                    .follow_again(client, observer, (&msg_id, numbers), begun, open_prompt)
                     .await
                 {
                     Some(status) => {
                         self.is_idle_missing = status == Outcome::NoReply;
                         status
                     }
-                    None => self.kernel_ended(audience, why).await,
+                    None => self.kernel_ended(observer, why).await,
                 }
             }
             Some(RequestEnd::NoReply) | None => Outcome::NoReply,
@@ -679,17 +679,17 @@ impl Running<'_> {
             _ => None,
         };
         let reply = outcome.and_then(|outcome| outcome.reply.as_deref());
-        for told in self
-            .heard
+        for output in self
+            .received
             .missing_outputs(reply.unwrap_or_default(), raised)
         {
-            audience.sees(&ExecutionEvent::Iopub(told));
+            observer.on_event(&ExecutionEvent::Iopub(output));
         }
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));
         }
-        if missing > 0 && !is_loss_told {
+        if missing > 0 && !is_loss_reported {
             let note = match server {
                 Some(server) => format!(
                     "{missing} messages did not arrive from {server}, which may have dropped them"
@@ -698,7 +698,7 @@ impl Running<'_> {
             };
             // The note is an output too, so that later readers do not take the outputs for
             // complete.
-            audience.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
+            observer.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&format!(
                 "[nb] {note}\n"
             ))));
             self.notes.push(note);
@@ -716,13 +716,13 @@ impl Running<'_> {
     async fn follow_again<'a>(
         &mut self,
         client: &mut Client,
-        audience: &'a impl Audience,
+        observer: &'a impl RunObserver,
         (msg_id, numbers): (&str, SequenceNumbers),
         has_begun: bool,
-        asked: Option<Asked<'a>>,
+        open_prompt: Option<OpenPrompt<'a>>,
     ) -> Option<Outcome> {
         let mut numbers = numbers;
-        let mut asked = asked;
+        let mut open_prompt = open_prompt;
         let mut has_begun = has_begun;
         let mut interrupted = false;
         let mut has_error = false;
@@ -734,20 +734,20 @@ impl Running<'_> {
                 followed.has_begun(0, true);
             }
             loop {
-                let heard = tokio::select! {
-                    heard = followed.next() => heard?,
-                    (prompt, answer) = answered(&mut asked) => {
+                let received = tokio::select! {
+                    received = followed.next() => received?,
+                    (prompt, answer) = answered(&mut open_prompt) => {
                         followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
                         continue;
                     }
-                    () = audience.interrupts() => {
-                        asked = None;
+                    () = observer.interrupted() => {
+                        open_prompt = None;
                         interrupted = true;
                         followed.interrupt();
                         continue;
                     }
                 };
-                match heard.what {
+                match received.step {
                     FollowedStep::Event(event) => {
                         has_begun = true;
                         if let ExecutionEvent::Iopub(message) = &event
@@ -759,17 +759,17 @@ impl Running<'_> {
                         if let ExecutionEvent::Counted(count) = &event {
                             self.execution_count = Some(*count);
                         }
-                        audience.sees(&event);
+                        observer.on_event(&event);
                         if let ExecutionEvent::Prompt(prompt) = &event {
-                            asked = Some(Asked::by(prompt, audience));
+                            open_prompt = Some(OpenPrompt::by(prompt, observer));
                         }
-                        self.heard.take(&event);
+                        self.received.take(&event);
                     }
                     FollowedStep::Ended { ran: false } => return Some(Outcome::Aborted),
                     FollowedStep::Ended { .. } if !has_error => return Some(Outcome::Ok),
                     FollowedStep::Ended { .. } if interrupted => return Some(Outcome::Interrupted),
                     FollowedStep::Ended { .. } => return Some(Outcome::Error),
-                    FollowedStep::Unheard => return Some(Outcome::NoReply),
+                    FollowedStep::MissedEnd => return Some(Outcome::NoReply),
                     FollowedStep::Gone(_) => break,
                 }
             }
@@ -791,16 +791,16 @@ impl Running<'_> {
 
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
-    async fn kernel_ended(&mut self, audience: &impl Audience, seen: &str) -> Outcome {
-        let Joined {
+    async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> Outcome {
+        let JoinedKernel {
             project,
             key,
             session,
             process,
             ..
         } = &*self.kernel;
-        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
-        audience.sees(&ExecutionEvent::Iopub(ending.error_message()));
+        let ending = kernel_ending(project, key, session, process.as_ref(), cause).await;
+        observer.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
         Outcome::KernelDied
@@ -808,21 +808,21 @@ impl Running<'_> {
 
     /// Returns an error from before the code was sent. If the kernel has ended meanwhile, the error says
     /// how: the code has waited for others' cells, and was in front of a restart or shutdown.
-    async fn told(&self, error: RunError) -> RunError {
-        let RunError::Client(ClientError::KernelGone(seen)) = &error else {
+    async fn with_ending(&self, error: RunError) -> RunError {
+        let RunError::Client(ClientError::KernelGone(cause)) = &error else {
             return error;
         };
-        let Joined {
+        let JoinedKernel {
             project,
             key,
             session,
             process,
             ..
         } = &*self.kernel;
-        let ending = kernel_ending(project, key, session, process.as_ref(), seen).await;
+        let ending = kernel_ending(project, key, session, process.as_ref(), cause).await;
         RunError::Ended {
-            told: ending.text().to_owned(),
-            mend: death::mend(&session.notebook),
+            text: ending.text().to_owned(),
+            fix: death::fix_command(&session.notebook),
         }
     }
 
@@ -845,7 +845,7 @@ impl Running<'_> {
             alone: true,
             ..ExecutionStart::new(msg_id)
         };
-        let event = self.kernel.event(EventKind::Asked(start));
+        let event = self.kernel.event(EventKind::Requested(start));
         self.kernel.unwritten.push(event);
         self.kernel.write_down();
     }

@@ -58,7 +58,7 @@ impl Past<'_> {
             let event_generation = event.generation.unwrap_or(self.generation);
             if event_generation != self.generation {
                 // The ends of an earlier kernel's cells may be written after this kernel's beginning.
-                if event_generation < self.generation && event.asked().is_some() {
+                if event_generation < self.generation && event.request().is_some() {
                     is_whole = true;
                     break;
                 }
@@ -72,13 +72,13 @@ impl Past<'_> {
         }
         let kernel_events: Vec<_> = kernel_events.iter().collect();
         let ends = ends(&kernel_events);
-        let asked = kernel_events.iter().filter_map(|event| event.asked());
+        let asked = kernel_events.iter().filter_map(|event| event.request());
         let asked: HashSet<_> = asked.map(|start| &*start.msg_id).collect();
         let starts = kernel_events.iter().filter_map(|event| {
             let start = event.start()?;
             let end = ends.get(&*start.msg_id).map(|end| end.status);
             let counts = start.store_history
-                && (event.asked().is_some() || !asked.contains(&*start.msg_id))
+                && (event.request().is_some() || !asked.contains(&*start.msg_id))
                 && !matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn));
             let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
             counts.then_some((start, is_here))
@@ -116,7 +116,7 @@ impl Past<'_> {
                     Some(end) => end_of(end.status),
                     // It runs, or waits to be run.
                     None if last_end.is_none_or(|last| at < last) => End::Whole,
-                    None => End::Unheard,
+                    None => End::Unknown,
                 },
             });
         }
@@ -129,17 +129,17 @@ fn unseen() -> PastRun {
     PastRun {
         cell: None,
         code: None,
-        end: End::Unheard,
+        end: End::Unknown,
     }
 }
 
 fn end_of(status: Outcome) -> End {
     match status {
-        Outcome::Ok | Outcome::Seen => End::Whole,
-        Outcome::Error | Outcome::Interrupted | Outcome::SeenError | Outcome::KernelDied => {
+        Outcome::Ok | Outcome::ObservedOk => End::Whole,
+        Outcome::Error | Outcome::Interrupted | Outcome::ObservedError | Outcome::KernelDied => {
             End::Failed
         }
-        _ => End::Unheard,
+        _ => End::Unknown,
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
             run("aaaa", "old", End::Whole),
             run("bbbb", "2", End::Failed),
             run("-", "x", End::Failed),
-            run("-", "1", End::Unheard),
+            run("-", "1", End::Unknown),
             run("-", "-", End::Whole),
             run("cccc", "3", End::Whole),
         ];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::look::{self, Look, LookError};
+use super::inspect::{self, InspectError, Inspector};
 use crate::client::Execute;
 use crate::project::{Project, Session};
 
@@ -87,7 +87,7 @@ pub struct Column {
 pub enum VarsError {
     /// The kernel cannot be inspected.
     #[error(transparent)]
-    Look(#[from] LookError),
+    Inspector(#[from] InspectError),
     /// It is not a Python kernel.
     #[error("only the variables of Python kernels can be listed; this one runs {language}")]
     Language {
@@ -118,17 +118,17 @@ pub async fn list_variables(
     by: &str,
     wanted: &VariablesRequest,
 ) -> Result<FoundVariables, VarsError> {
-    let mut look = Look::join(project, key, session, by).await?;
-    let language = look.session().language();
+    let mut inspector = Inspector::join(project, key, session, by).await?;
+    let language = inspector.session().language();
     if !language.eq_ignore_ascii_case("python") {
-        look.leave().await;
+        inspector.leave().await;
         return Err(VarsError::Language { language });
     }
-    let request = request(wanted, look.is_beside());
-    let answer = look
+    let request = request(wanted, inspector.is_beside());
+    let answer = inspector
         .ask(&request, Some(ANSWER_TIMEOUT), std::future::pending())
         .await;
-    look.leave().await;
+    inspector.leave().await;
     let answer = answer?;
     if let Some(why) = answer.failed {
         return Err(VarsError::Refused(why));
@@ -149,13 +149,13 @@ fn request(wanted: &VariablesRequest, beside: bool) -> Execute {
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
         "running": beside,
     });
-    let call = format!("look({})", look::literal(&arguments.to_string()));
-    look::request(&call, beside)
+    let call = format!("look({})", inspect::literal(&arguments.to_string()));
+    inspect::request(&call, beside)
 }
 
 /// Parses the content of the reply.
 fn parse(content: &[u8]) -> Result<FoundVariables, String> {
-    let text = look::value(content)?;
+    let text = inspect::value(content)?;
     serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))
 }
 

@@ -16,8 +16,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 pub use crate::code::effects::{Name, SyntaxProblem, Unknown};
-pub use plan::{Doubt, Plan, PlanRequest, PlannedCell, Why};
-pub use stale::{Because, End, PastRun, Stale};
+pub use plan::{Doubt, Plan, PlanRequest, PlannedCell, RunReason};
+pub use stale::{End, PastRun, Stale, StaleCause};
 
 use crate::code::effects::Effects;
 use namespace::{Namespace, Run, Trace, Version, WriteKind, is_module};

@@ -11,8 +11,8 @@ use crate::code::effects::tables::{
     reading_method, takes_in,
 };
 use crate::code::effects::{
-    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name, Need,
-    ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name,
+    ParameterKind, Share, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
 };
 
 /// One run of a text. Later runs have greater numbers.
@@ -114,7 +114,7 @@ impl Namespace {
             names: self,
             run,
             trace: Trace::default(),
-            own: HashSet::new(),
+            bound: HashSet::new(),
             versions_before: HashMap::new(),
             weak: BTreeSet::new(),
             aliased: BTreeSet::new(),
@@ -221,7 +221,7 @@ struct Runner<'a> {
     run: Run,
     trace: Trace,
     /// Names that this run has certainly bound.
-    own: HashSet<Name>,
+    bound: HashSet<Name>,
     /// The versions of names before this run wrote them.
     versions_before: HashMap<Name, Version>,
     /// Names that it may have left as they were.
@@ -273,10 +273,10 @@ impl Runner<'_> {
         self.trace
     }
 
-    fn follow(&mut self, effect: &Effect, given: Option<&CallArguments>, certain: bool) {
+    fn follow(&mut self, effect: &Effect, call_arguments: Option<&CallArguments>, certain: bool) {
         match effect {
             Effect::Read { variable, need } => {
-                for (name, _) in objects_of(variable, given) {
+                for (name, _) in objects_of(variable, call_arguments) {
                     self.read(&name, *need);
                     self.read_held_functions(&name);
                 }
@@ -286,21 +286,21 @@ impl Runner<'_> {
                 value,
                 certain: always,
                 by,
-            } => self.bind(name, value, given, certain && *always, *by),
+            } => self.bind(name, value, call_arguments, certain && *always, *by),
             Effect::Settle { name } => self.settle(name),
             Effect::Update { variable, value } => {
-                for (name, _) in objects_of(variable, given) {
-                    self.update(&name, value, given, given.is_some());
+                for (name, _) in objects_of(variable, call_arguments) {
+                    self.update(&name, value, call_arguments, call_arguments.is_some());
                 }
             }
             Effect::Change { variable, deep } => {
-                for (name, share) in objects_of(variable, given) {
+                for (name, share) in objects_of(variable, call_arguments) {
                     self.change_shared(&name, *deep, share);
                 }
             }
             Effect::Hold { variable, value } => {
-                for (name, _) in objects_of(variable, given) {
-                    self.hold(&name, value, given);
+                for (name, _) in objects_of(variable, call_arguments) {
+                    self.hold(&name, value, call_arguments);
                 }
             }
             Effect::Delete {
@@ -308,7 +308,7 @@ impl Runner<'_> {
                 need,
                 certain: always,
             } => self.delete(name, *need, certain && *always),
-            Effect::Call(call) => self.call(call, given, certain),
+            Effect::Call(call) => self.call(call, call_arguments, certain),
             Effect::Unknown(unknown) => {
                 self.writes_any |= matches!(unknown, Unknown::AnyName(_));
                 self.unknown(unknown.clone());
@@ -322,13 +322,13 @@ impl Runner<'_> {
 
     // Reading.
 
-    fn read(&mut self, name: &Name, need: Need) {
+    fn read(&mut self, name: &Name, need: ValueOrigin) {
         self.trace.uses.insert(name.clone());
         if is_output(name) && !self.names.names.contains_key(name) {
             self.unknown(Unknown::Outside(format!("the last output, {name}")));
             return;
         }
-        if need == Need::Own || self.own.contains(name) {
+        if need == ValueOrigin::Own || self.bound.contains(name) {
             self.consume(name);
             return;
         }
@@ -345,7 +345,7 @@ impl Runner<'_> {
             None if is_builtin(name) => return,
             // Code that may write any name may have written this one.
             None if !self.names.any.is_empty() || self.writes_any => self.names.any_version(),
-            None if need == Need::Perhaps => return,
+            None if need == ValueOrigin::Perhaps => return,
             None => {
                 if state.is_none_or(|state| state.version.is_empty()) {
                     self.trace.missing.entry(name.clone()).or_insert(self.line);
@@ -402,7 +402,7 @@ impl Runner<'_> {
 
     fn read_later(&mut self, name: &Name) {
         if self.names.names.contains_key(name) {
-            self.read(name, Need::Perhaps);
+            self.read(name, ValueOrigin::Perhaps);
         }
     }
 
@@ -444,7 +444,7 @@ impl Runner<'_> {
         &mut self,
         name: &Name,
         value: &Value,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
         by: Binder,
     ) {
@@ -461,10 +461,10 @@ impl Runner<'_> {
                     ..NameState::default()
                 };
             }
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             return;
         }
-        let new = self.evaluate(value, given);
+        let new = self.evaluate(value, call_arguments);
         self.record_write(
             name,
             match by {
@@ -482,10 +482,10 @@ impl Runner<'_> {
                 edges: Vec::new(),
                 ..new
             };
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             self.weak.remove(name);
         } else {
-            let is_own = self.own.contains(name);
+            let is_own = self.bound.contains(name);
             let state = self.state_mut(name);
             state.version = version(state.version.iter().copied().chain([run]));
             if state.kind != new.kind {
@@ -509,24 +509,26 @@ impl Runner<'_> {
     }
 
     /// Works out what is known of a value.
-    fn evaluate(&mut self, value: &Value, given: Option<&CallArguments>) -> NameState {
+    fn evaluate(&mut self, value: &Value, call_arguments: Option<&CallArguments>) -> NameState {
         let mut state = NameState::default();
         let mut shares = Vec::new();
         for (variable, share) in &value.shares {
-            for (name, further) in objects_of(variable, given) {
+            for (name, further) in objects_of(variable, call_arguments) {
                 shares.push((name, (*share).max(further)));
             }
         }
         let is_scalar = |names: &Namespace, name: &Name| {
-            let found = names.names.get(name);
-            found.is_some_and(|found| found.kind == ObjectKind::Scalar)
+            let bound_state = names.names.get(name);
+            bound_state.is_some_and(|bound_state| bound_state.kind == ObjectKind::Scalar)
         };
         state.kind = match &value.kind {
             ValueKind::Scalar => ObjectKind::Scalar,
             ValueKind::Container => ObjectKind::Container,
             ValueKind::Iterator => ObjectKind::Iterator,
             ValueKind::ScalarIf(variables) => {
-                let mut names = variables.iter().flat_map(|it| objects_of(it, given));
+                let mut names = variables
+                    .iter()
+                    .flat_map(|it| objects_of(it, call_arguments));
                 match names.all(|(name, _)| is_scalar(self.names, &name)) {
                     true => ObjectKind::Scalar,
                     false => ObjectKind::Unknown,
@@ -539,16 +541,16 @@ impl Runner<'_> {
         if let ([(name, Share::Same)], ObjectKind::Unknown, None) =
             (&*shares, state.kind, &value.result_of)
             && !value.is_part
-            && let Some(found) = self.names.names.get(name)
+            && let Some(bound_state) = self.names.names.get(name)
         {
-            state.kind = found.kind;
+            state.kind = bound_state.kind;
         }
         let is_copy = shares.len() == 1 && value.result_of.is_none();
         for (name, share) in &shares {
-            let Some(found) = self.names.names.get(name) else {
+            let Some(bound_state) = self.names.names.get(name) else {
                 continue;
             };
-            for (function, direct) in &found.functions {
+            for (function, direct) in &bound_state.functions {
                 let direct = match is_copy && *share == Share::Same {
                     true => *direct,
                     false => FunctionLink::Holds,
@@ -557,7 +559,7 @@ impl Runner<'_> {
             }
         }
         if let Some(call) = &value.result_of {
-            self.result(call, given, &mut state, &mut shares);
+            self.result(call, call_arguments, &mut state, &mut shares);
         }
         if value.is_part {
             let parts = shares.iter().flat_map(|(name, _)| self.objects_in(name));
@@ -570,8 +572,10 @@ impl Runner<'_> {
             .functions
             .retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
         shares.retain(|(name, _)| {
-            let found = self.names.names.get(name);
-            found.is_some_and(|found| found.kind != ObjectKind::Scalar && found.imported.is_none())
+            let bound_state = self.names.names.get(name);
+            bound_state.is_some_and(|bound_state| {
+                bound_state.kind != ObjectKind::Scalar && bound_state.imported.is_none()
+            })
         });
         shares.sort_unstable();
         shares.dedup_by(|later, first| later.0 == first.0);
@@ -594,8 +598,11 @@ impl Runner<'_> {
         let mut next = 0;
         while let Some(name) = seen.get(next).cloned().filter(|_| next < MOST_FOLLOWED) {
             next += 1;
-            let found = self.names.names.get(&name);
-            for (other, share) in found.into_iter().flat_map(|found| &found.edges) {
+            let bound_state = self.names.names.get(&name);
+            for (other, share) in bound_state
+                .into_iter()
+                .flat_map(|bound_state| &bound_state.edges)
+            {
                 let is_holder = matches!(share, Share::HeldBy | Share::PerhapsHeldBy);
                 if is_holder || seen.contains(other) {
                     continue;
@@ -613,7 +620,7 @@ impl Runner<'_> {
     fn result(
         &mut self,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         state: &mut NameState,
         shares: &mut Vec<(Name, Share)>,
     ) {
@@ -622,29 +629,29 @@ impl Runner<'_> {
         }
         let method = call.path.last();
         let Some(root) = &call.root else {
-            let functions = self.evaluate(&call.receiver, given).functions;
+            let functions = self.evaluate(&call.receiver, call_arguments).functions;
             if method.is_some_and(|method| is_new(method, &functions)) {
                 shares.clear();
             }
             return;
         };
-        let found = self.names.names.get(root);
-        match (found, method) {
-            (Some(found), _) if found.imported.is_some() => {
-                match library(&full_name(found.imported.as_ref(), &call.path)) {
+        let bound_state = self.names.names.get(root);
+        match (bound_state, method) {
+            (Some(bound_state), _) if bound_state.imported.is_some() => {
+                match library(&full_name(bound_state.imported.as_ref(), &call.path)) {
                     Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
                     Library::Iterator => state.kind = ObjectKind::Iterator,
                     Library::Keeps => {}
                 }
             }
-            (Some(found), None) => {
-                let mut direct = found.functions.iter();
+            (Some(bound_state), None) => {
+                let mut direct = bound_state.functions.iter();
                 let direct = direct.find(|(_, direct)| *direct == FunctionLink::Is);
                 if let Some((function, _)) = direct {
                     if function.is_generator {
                         state.kind = ObjectKind::Iterator;
                     }
-                    let arguments = self.arguments(function, &call.arguments, &[], given);
+                    let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
                     shares.clear();
                     for (variable, share) in &function.returns {
                         for (name, further) in objects_of(variable, Some(&arguments)) {
@@ -653,8 +660,8 @@ impl Runner<'_> {
                     }
                 }
             }
-            (Some(found), Some(method)) => {
-                if is_new(method, &found.functions) {
+            (Some(bound_state), Some(method)) => {
+                if is_new(method, &bound_state.functions) {
                     shares.clear();
                 }
             }
@@ -735,16 +742,22 @@ impl Runner<'_> {
         let state = self.names.names.get_mut(name);
         if let Some(state) = state.filter(|state| state.version.contains(&run)) {
             state.version = version([run]);
-            self.own.insert(name.clone());
+            self.bound.insert(name.clone());
             self.weak.remove(name);
         }
     }
 
-    fn update(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>, is_read: bool) {
+    fn update(
+        &mut self,
+        name: &Name,
+        value: &Value,
+        call_arguments: Option<&CallArguments>,
+        is_read: bool,
+    ) {
         if is_read {
-            self.read(name, Need::Before);
+            self.read(name, ValueOrigin::Before);
         }
-        let new = self.evaluate(value, given);
+        let new = self.evaluate(value, call_arguments);
         let state = self.names.names.get(name);
         let kind = state.map(|state| state.kind).unwrap_or_default();
         match kind {
@@ -781,7 +794,7 @@ impl Runner<'_> {
 
     fn change(&mut self, name: &Name, deep: bool) {
         let Some(state) = self.names.names.get(name) else {
-            self.read(name, Need::Before);
+            self.read(name, ValueOrigin::Before);
             return;
         };
         if state.kind == ObjectKind::Scalar {
@@ -851,7 +864,7 @@ impl Runner<'_> {
     }
 
     fn record_change(&mut self, name: &Name) {
-        if !self.own.contains(name) {
+        if !self.bound.contains(name) {
             let state = self.names.names.get(name);
             let known = self.versions_before.get(name);
             let known = known.or_else(|| state.map(|state| &state.version)).cloned();
@@ -864,8 +877,8 @@ impl Runner<'_> {
         self.state_mut(name).version = version([run]);
     }
 
-    fn hold(&mut self, name: &Name, value: &Value, given: Option<&CallArguments>) {
-        let new = self.evaluate(value, given);
+    fn hold(&mut self, name: &Name, value: &Value, call_arguments: Option<&CallArguments>) {
+        let new = self.evaluate(value, call_arguments);
         for (other, share) in new.edges {
             self.connect(name, &other, share);
         }
@@ -878,14 +891,14 @@ impl Runner<'_> {
         }
     }
 
-    fn delete(&mut self, name: &Name, need: Need, certain: bool) {
+    fn delete(&mut self, name: &Name, need: ValueOrigin, certain: bool) {
         self.read(name, need);
         self.record_write(name, WriteKind::Deleted);
         let run = self.run;
         if certain {
             self.forget(name);
             *self.state_mut(name) = NameState::default();
-            self.own.remove(name);
+            self.bound.remove(name);
         } else {
             let state = self.state_mut(name);
             state.version = version(state.version.iter().copied().chain([run]));
@@ -895,55 +908,70 @@ impl Runner<'_> {
 
     // Calls.
 
-    fn call(&mut self, call: &Call, given: Option<&CallArguments>, certain: bool) {
+    fn call(&mut self, call: &Call, call_arguments: Option<&CallArguments>, certain: bool) {
         match (&call.root, call.path.last()) {
             (Some(name), _) if call.is_item => {
                 self.read(name, call.need);
-                self.call_held_functions(name, call, given);
+                self.call_held_functions(name, call, call_arguments);
             }
-            (Some(name), None) => self.call_name(name, call, given, certain),
+            (Some(name), None) => self.call_name(name, call, call_arguments, certain),
             (Some(name), Some(method)) => {
                 self.read(name, call.need);
                 let Some(state) = self.names.names.get(name) else {
-                    return self.call_passed_functions(call, given);
+                    return self.call_passed_functions(call, call_arguments);
                 };
                 match state.imported.clone() {
-                    Some(imported) => self.call_library(&imported, call, given),
+                    Some(imported) => self.call_library(&imported, call, call_arguments),
                     None if state.kind == ObjectKind::Scalar => {}
                     None => {
                         let functions = state.functions.clone();
                         let objects = [(name.clone(), Share::Same)];
-                        self.call_method(&objects, functions, method, call, given, certain);
+                        self.call_method(
+                            &objects,
+                            functions,
+                            method,
+                            call,
+                            call_arguments,
+                            certain,
+                        );
                     }
                 }
             }
             (None, method) => {
-                let receiver = self.evaluate(&call.receiver, given);
+                let receiver = self.evaluate(&call.receiver, call_arguments);
                 match method {
                     Some(method) => {
                         let functions = receiver.functions;
-                        self.call_method(&receiver.edges, functions, method, call, given, certain);
+                        self.call_method(
+                            &receiver.edges,
+                            functions,
+                            method,
+                            call,
+                            call_arguments,
+                            certain,
+                        );
                     }
                     None => {
                         for (function, _) in &receiver.functions {
-                            let arguments = self.arguments(function, &call.arguments, &[], given);
+                            let arguments =
+                                self.arguments(function, &call.arguments, &[], call_arguments);
                             self.apply(function, &arguments, false);
                         }
                     }
                 }
             }
         }
-        self.call_passed_functions(call, given);
+        self.call_passed_functions(call, call_arguments);
     }
 
     /// Follows the functions among the arguments: the called code may call them.
-    fn call_passed_functions(&mut self, call: &Call, given: Option<&CallArguments>) {
+    fn call_passed_functions(&mut self, call: &Call, call_arguments: Option<&CallArguments>) {
         for argument in &call.arguments {
             for (function, direct) in &argument.value.functions {
                 self.run_passed_function(function, *direct);
             }
             for (variable, share) in &argument.value.shares {
-                for (name, _) in objects_of(variable, given) {
+                for (name, _) in objects_of(variable, call_arguments) {
                     let state = self.names.names.get(&name);
                     let functions = state.map(|state| state.functions.clone());
                     for (function, direct) in functions.unwrap_or_default() {
@@ -965,14 +993,19 @@ impl Runner<'_> {
     }
 
     /// Calls the functions that an object holds.
-    fn call_held_functions(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_held_functions(
+        &mut self,
+        name: &Name,
+        call: &Call,
+        call_arguments: Option<&CallArguments>,
+    ) {
         let state = self.names.names.get(name);
         let functions = state
             .map(|state| state.functions.clone())
             .unwrap_or_default();
         let mut has_state = false;
         for (function, _) in &functions {
-            let arguments = self.arguments(function, &call.arguments, &[], given);
+            let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
             self.apply(function, &arguments, false);
             has_state |= function.keeps_state || function.name == "__call__";
         }
@@ -985,13 +1018,13 @@ impl Runner<'_> {
         &mut self,
         name: &Name,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
     ) {
         let Some(state) = self.names.names.get(name) else {
             if is_builtin(name) {
                 self.trace.uses.insert(name.clone());
-                self.call_builtin(name, call, given);
+                self.call_builtin(name, call, call_arguments);
             } else {
                 self.read(name, call.need);
             }
@@ -1001,19 +1034,19 @@ impl Runner<'_> {
         let imported = state.imported.clone();
         self.read(name, call.need);
         if let Some(imported) = imported {
-            self.call_library(&imported, call, given);
+            self.call_library(&imported, call, call_arguments);
             return;
         }
         if functions
             .iter()
             .all(|(_, direct)| *direct == FunctionLink::Holds)
         {
-            self.call_held_functions(name, call, given);
+            self.call_held_functions(name, call, call_arguments);
             return;
         }
         for (function, direct) in functions {
             if direct == FunctionLink::Is {
-                let arguments = self.arguments(&function, &call.arguments, &[], given);
+                let arguments = self.arguments(&function, &call.arguments, &[], call_arguments);
                 self.apply(&function, &arguments, certain);
                 let has_default = |(place, it): (usize, &crate::code::effects::Parameter)| {
                     it.keeps_default && arguments.get(place).is_some_and(Vec::is_empty)
@@ -1029,20 +1062,20 @@ impl Runner<'_> {
         }
     }
 
-    fn call_builtin(&mut self, name: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_builtin(&mut self, name: &Name, call: &Call, call_arguments: Option<&CallArguments>) {
         match builtin(name) {
             Builtin::AnyName => {
                 self.writes_any = true;
                 self.unknown(Unknown::AnyName(format!("{name}()")));
             }
             Builtin::Outside => self.unknown(Unknown::Outside(format!("{name}()"))),
-            Builtin::ChangesFirst => self.change_first(call, given),
+            Builtin::ChangesFirst => self.change_first(call, call_arguments),
             _ => {}
         }
         for argument in &call.arguments {
             let is_file = argument.keyword.as_ref().is_some_and(|name| name == "file");
             if is_file && !self.is_of_module(&argument.value) {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
         }
     }
@@ -1058,7 +1091,12 @@ impl Runner<'_> {
         })
     }
 
-    fn call_library(&mut self, imported: &Name, call: &Call, given: Option<&CallArguments>) {
+    fn call_library(
+        &mut self,
+        imported: &Name,
+        call: &Call,
+        call_arguments: Option<&CallArguments>,
+    ) {
         let name = full_name(Some(imported), &call.path);
         let method = call.path.last().filter(|_| call.path.len() > 1);
         if let (Some(root), Some(method)) = (&call.root, method)
@@ -1069,7 +1107,7 @@ impl Runner<'_> {
         match library(&name) {
             Library::Outside => self.unknown(Unknown::Outside(format!("{name}()"))),
             Library::ChangesFirst => {
-                self.change_first(call, given);
+                self.change_first(call, call_arguments);
                 if name.contains("random") {
                     self.unknown(Unknown::Outside(format!("{name}()")));
                 }
@@ -1084,10 +1122,10 @@ impl Runner<'_> {
                     .as_ref()
                     .is_some_and(|name| name == "inplace");
             if is_out {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
             if is_in_place {
-                self.change_first(call, given);
+                self.change_first(call, call_arguments);
             }
         }
     }
@@ -1098,53 +1136,53 @@ impl Runner<'_> {
         functions: Vec<(Arc<Function>, FunctionLink)>,
         method: &Name,
         call: &Call,
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
         certain: bool,
     ) {
-        let (own, others): (Vec<_>, Vec<_>) = functions
+        let (of_method, others): (Vec<_>, Vec<_>) = functions
             .into_iter()
             .partition(|(it, _)| it.name == *method);
         for (function, _) in &others {
             self.follow_reads(function);
         }
-        let certain = certain && own.len() == 1;
-        for (function, _) in &own {
-            let arguments = self.arguments(function, &call.arguments, objects, given);
+        let certain = certain && of_method.len() == 1;
+        for (function, _) in &of_method {
+            let arguments = self.arguments(function, &call.arguments, objects, call_arguments);
             self.apply(function, &arguments, certain);
         }
-        let keeps_state = own.iter().any(|(function, _)| function.keeps_state);
+        let keeps_state = of_method.iter().any(|(function, _)| function.keeps_state);
         let is_in_place = |it: &Argument| {
             it.keyword.as_ref().is_some_and(|name| name == "inplace") && !is_false(it)
         };
         let in_place = call.arguments.iter().any(is_in_place);
         let reads = reading_method(method).is_some() && !in_place;
-        if keeps_state || (own.is_empty() && !reads) {
+        if keeps_state || (of_method.is_empty() && !reads) {
             for (name, share) in objects {
                 self.change_shared(name, call.is_deep, *share);
                 if takes_in(method) {
                     for argument in &call.arguments {
-                        self.hold(name, &argument.value.clone().taken_in(), given);
+                        self.hold(name, &argument.value.clone().taken_in(), call_arguments);
                     }
                 }
             }
         }
         for argument in &call.arguments {
             if argument.keyword.as_ref().is_some_and(|name| name == "out") {
-                self.change_argument(argument, given);
+                self.change_argument(argument, call_arguments);
             }
         }
     }
 
-    fn change_first(&mut self, call: &Call, given: Option<&CallArguments>) {
+    fn change_first(&mut self, call: &Call, call_arguments: Option<&CallArguments>) {
         let first = call.arguments.iter().find(|it| it.keyword.is_none());
         if let Some(first) = first {
-            self.change_argument(first, given);
+            self.change_argument(first, call_arguments);
         }
     }
 
-    fn change_argument(&mut self, argument: &Argument, given: Option<&CallArguments>) {
+    fn change_argument(&mut self, argument: &Argument, call_arguments: Option<&CallArguments>) {
         for (variable, share) in &argument.value.shares {
-            for (name, further) in objects_of(variable, given) {
+            for (name, further) in objects_of(variable, call_arguments) {
                 self.change_shared(&name, false, (*share).max(further));
             }
         }
@@ -1156,7 +1194,7 @@ impl Runner<'_> {
         function: &Function,
         arguments: &[Argument],
         receiver: &[(Name, Share)],
-        given: Option<&CallArguments>,
+        call_arguments: Option<&CallArguments>,
     ) -> CallArguments {
         let mut places: CallArguments = vec![Vec::new(); function.parameters.len()];
         let mut next = 0;
@@ -1173,7 +1211,7 @@ impl Runner<'_> {
         for argument in arguments {
             let mut objects = Vec::new();
             for (variable, share) in &argument.value.shares {
-                for (name, further) in objects_of(variable, given) {
+                for (name, further) in objects_of(variable, call_arguments) {
                     objects.push((name, (*share).max(further)));
                 }
             }
@@ -1222,12 +1260,16 @@ impl Runner<'_> {
 }
 
 /// Returns the names of the objects that a variable stands for: for a parameter, those of the arguments.
-fn objects_of(variable: &VariableRef, given: Option<&CallArguments>) -> Vec<(Name, Share)> {
+fn objects_of(
+    variable: &VariableRef,
+    call_arguments: Option<&CallArguments>,
+) -> Vec<(Name, Share)> {
     match variable {
         VariableRef::Global(name) => vec![(name.clone(), Share::Same)],
         VariableRef::Parameter(place) => {
-            let given = given.and_then(|given| given.get(*place));
-            given.cloned().unwrap_or_default()
+            let call_arguments =
+                call_arguments.and_then(|call_arguments| call_arguments.get(*place));
+            call_arguments.cloned().unwrap_or_default()
         }
     }
 }

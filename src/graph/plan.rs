@@ -24,14 +24,14 @@ pub struct PlannedCell {
     /// Its place among the code cells.
     pub cell: usize,
     /// Why.
-    pub why: Why,
+    pub why: RunReason,
 }
 
 /// Why a cell is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RunReason {
     /// It was asked for.
-    Asked,
+    Requested,
     /// It is out of date.
     Stale(Stale),
     /// Another cell in the plan reads a name as this one left it, and it was changed since.
@@ -86,7 +86,12 @@ impl Graph {
         let mut why = BTreeMap::new();
         let mut among = request.cells.clone();
         if !request.only_stale {
-            why.extend(request.cells.iter().map(|cell| (*cell, Why::Asked)));
+            why.extend(
+                request
+                    .cells
+                    .iter()
+                    .map(|cell| (*cell, RunReason::Requested)),
+            );
         }
         if request.with_downstream {
             for cell in self.downstream(&request.cells) {
@@ -94,7 +99,7 @@ impl Graph {
                     && among.insert(cell)
                     && !request.only_stale
                 {
-                    why.insert(cell, Why::Reads { name, cell: from });
+                    why.insert(cell, RunReason::Reads { name, cell: from });
                 }
             }
         }
@@ -109,7 +114,7 @@ impl Graph {
         for cell in &candidates {
             let stale = self.cells.get(*cell).and_then(|it| it.stale.clone());
             if let Some(stale) = stale {
-                why.entry(*cell).or_insert(Why::Stale(stale));
+                why.entry(*cell).or_insert(RunReason::Stale(stale));
             }
         }
         let restores = request.only_stale || request.with_upstream;
@@ -135,9 +140,9 @@ impl Graph {
     /// candidates that it makes stale.
     fn simulate(
         &self,
-        why: &BTreeMap<usize, Why>,
+        why: &BTreeMap<usize, RunReason>,
         candidates: &BTreeSet<usize>,
-    ) -> (KernelRuns, BTreeMap<usize, Why>) {
+    ) -> (KernelRuns, BTreeMap<usize, RunReason>) {
         let is_all = candidates.len() == self.cells.len();
         let mut kernel = KernelRuns::clone(&self.kernel);
         let mut missing = BTreeMap::new();
@@ -146,7 +151,7 @@ impl Graph {
                 if !why.contains_key(&writer) {
                     missing
                         .entry(writer)
-                        .or_insert_with(|| Why::Restores(name.clone()));
+                        .or_insert_with(|| RunReason::Restores(name.clone()));
                 }
             }
         };
@@ -185,7 +190,7 @@ impl Graph {
         let mut further = BTreeMap::new();
         for (cell, stale) in after {
             if candidates.contains(&cell) && !why.contains_key(&cell) {
-                further.insert(cell, Why::Stale(stale));
+                further.insert(cell, RunReason::Stale(stale));
             }
         }
         if is_all {
@@ -214,7 +219,7 @@ impl Graph {
             .collect()
     }
 
-    fn planned(&self, why: BTreeMap<usize, Why>, kernel: &KernelRuns) -> Plan {
+    fn planned(&self, why: BTreeMap<usize, RunReason>, kernel: &KernelRuns) -> Plan {
         let mut doubtful = BTreeMap::new();
         let read = self.read_names();
         let mut writers: BTreeMap<&Name, usize> = BTreeMap::new();

@@ -25,7 +25,7 @@ pub enum End {
     /// It raised, or was interrupted.
     Failed,
     /// Its end is not known.
-    Unheard,
+    Unknown,
 }
 
 /// Why a cell is out of date.
@@ -38,7 +38,7 @@ pub enum Stale {
     /// Its last run failed.
     Failed,
     /// The end or the text of its last run is not known.
-    Unheard,
+    UnknownEnd,
     /// It reads a name that another cell gives a value.
     Needs {
         /// The name.
@@ -46,7 +46,7 @@ pub enum Stale {
         /// The place of that cell.
         cell: usize,
         /// Why that cell's value is out of date.
-        because: Because,
+        because: StaleCause,
     },
     /// When it ran, a name had a value that no cell above gives it.
     OtherValue(Name),
@@ -54,7 +54,7 @@ pub enum Stale {
 
 /// Why a value is out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum StaleCause {
     /// The cell that gives it is out of date itself.
     IsStale,
     /// That cell ran later.
@@ -152,7 +152,7 @@ impl KernelRuns {
                 });
                 let trace = match past.end {
                     End::Whole => self.names.run(run, &effects, same.as_ref()),
-                    End::Failed | End::Unheard => self.names.run_in_part(run, &effects),
+                    End::Failed | End::Unknown => self.names.run_in_part(run, &effects),
                 };
                 last.code = Some(code.into());
                 last.inputs = trace.inputs;
@@ -186,7 +186,7 @@ impl KernelRuns {
         let is_current = last.code.as_deref().map(|code| code == source);
         match (is_current, last.end) {
             (Some(false), _) => return Some(Stale::Edited),
-            (None, _) | (_, End::Unheard) => return Some(Stale::Unheard),
+            (None, _) | (_, End::Unknown) => return Some(Stale::UnknownEnd),
             (_, End::Failed) => return Some(Stale::Failed),
             (Some(true), End::Whole) => {}
         }
@@ -194,7 +194,7 @@ impl KernelRuns {
             let writers = super::places(expected);
             let is_stale = |cell: &usize| above.get(*cell).is_some_and(Option::is_some);
             if let Some(cell) = writers.iter().copied().find(is_stale) {
-                let because = Because::IsStale;
+                let because = StaleCause::IsStale;
                 return Some(Stale::Needs {
                     name: name.clone(),
                     cell,
@@ -209,8 +209,8 @@ impl KernelRuns {
             };
             let ran_after = self.last.get(&cell).is_some_and(|it| it.run > last.run);
             let because = match ran_after {
-                true => Because::RanAfter,
-                false => Because::WasOther,
+                true => StaleCause::RanAfter,
+                false => StaleCause::WasOther,
             };
             return Some(Stale::Needs {
                 name: name.clone(),

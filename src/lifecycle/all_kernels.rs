@@ -9,7 +9,7 @@ use tokio::task::LocalSet;
 use super::liveness::{is_in_use, recorded_liveness};
 use super::status::{self, SessionStatus};
 use crate::kernel::process::Process;
-use crate::project::registry::{self, Known, KnownKernel};
+use crate::project::registry::{self, KnownKernel, KnownProject};
 use crate::project::{Project, StateError};
 
 /// How many kernels are asked at once: a busy one replies late, and an idle one has to do some
@@ -171,7 +171,7 @@ fn with_sharers(project: &Project, owners: Vec<SessionStatus>) -> Vec<SessionSta
     all
 }
 
-fn unreachable_kernels(known: &Known) -> Vec<UnreachableKernel> {
+fn unreachable_kernels(known: &KnownProject) -> Vec<UnreachableKernel> {
     let unreachable = known.kernels.values().map(|kernel| UnreachableKernel {
         root: known.root.clone(),
         kernel: kernel.clone(),

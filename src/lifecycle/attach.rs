@@ -82,7 +82,7 @@ pub fn locate(name: &Path, variables: &dyn Variables) -> Result<PathBuf, AttachE
 /// Requests the `kernel_info` of the kernel behind a connection file.
 pub async fn probe(
     file: PathBuf,
-    patience: Duration,
+    timeout: Duration,
     variables: &dyn Variables,
 ) -> Result<RunningKernel, OpenError> {
     let info = connection::read(&file).map_err(AttachError::from)?;
@@ -90,7 +90,7 @@ pub async fn probe(
     if info.kernel_name.as_ref().is_some_and(of_proxy) {
         return Err(AttachError::Proxy { file }.into());
     }
-    let kernel_info = kernel_info(&info, &file, patience).await?;
+    let kernel_info = kernel_info(&info, &file, timeout).await?;
     let spec = spec_of(&info, &kernel_info, variables);
     Ok(RunningKernel {
         transport: info.transport,
@@ -103,7 +103,7 @@ pub async fn probe(
 async fn kernel_info(
     info: &ConnectionInfo,
     file: &Path,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, OpenError> {
     let start = Instant::now();
     let transport = info.transport;
@@ -119,7 +119,7 @@ async fn kernel_info(
         .and_then(|metadata| metadata.modified())
         .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age < STARTING));
     let start_timeout = if is_new {
-        STARTING.min(patience)
+        STARTING.min(timeout)
     } else {
         Duration::ZERO
     };
@@ -129,8 +129,8 @@ async fn kernel_info(
     // Control is tried first, since a running cell does not delay it; IRkernel answers only on
     // shell.
     for (channel, limit) in [
-        (Channel::Control, CONTROL.min(patience)),
-        (Channel::Shell, patience),
+        (Channel::Control, CONTROL.min(timeout)),
+        (Channel::Shell, timeout),
     ] {
         let left = limit.saturating_sub(match channel {
             Channel::Control => Duration::ZERO,
@@ -214,9 +214,9 @@ pub(super) async fn attach(
     project: &Project,
     key: &str,
     running: &RunningKernel,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(Session, bool), OpenError> {
-    let locked = LockedSession::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, timeout).await?;
     let notebook = project.notebook(key);
     check(project, &notebook, running)?;
     let state = project.state()?;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::liveness::liveness;
 use super::status::{busy, is_on_its_way};
 use crate::activity::actor::Actor;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::activity::participants::joined_to;
 use crate::project::event::{Present, RunningExecution};
 use crate::project::jobs::{Job, JobState};
@@ -42,7 +42,7 @@ pub struct RunningWork {
     /// The actor who asked for it.
     pub by: String,
     /// Its description for a reader, with its actor.
-    pub what: String,
+    pub description: String,
     /// When it began, if known.
     pub since: Option<Timestamp>,
 }
@@ -53,7 +53,7 @@ pub struct QueuedRequest {
     /// The actor who asked for it.
     pub by: String,
     /// Its description for a reader, with its actor.
-    pub what: String,
+    pub description: String,
 }
 
 /// A reason against an action.
@@ -79,7 +79,7 @@ pub fn objections(action: KernelAction, actor: &str, facts: &Facts) -> Vec<Objec
         return found;
     }
     let queued = facts.queued.iter().filter(|it| others(&it.by));
-    let queued: Vec<_> = queued.map(|it| it.what.clone()).collect();
+    let queued: Vec<_> = queued.map(|it| it.description.clone()).collect();
     if !queued.is_empty() {
         found.push(Objection::DropsQueued(queued));
     }
@@ -126,13 +126,13 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
         (Some(_), _) if runs_own => None,
         (Some(cell), Some(true)) => Some(RunningWork {
             by: Actor::parse(cell.by.as_deref()).name(),
-            what: whose(&cell),
+            description: cell_with_actor(&cell),
             since: Some(cell.since),
         }),
         // A client without a proxy, a request that is no cell, or a kernel that hangs.
         (None, Some(true)) => Some(RunningWork {
             by: Actor::Unknown.name(),
-            what: "what keeps it busy, which the journal does not know".to_owned(),
+            description: "what keeps it busy, which the journal does not know".to_owned(),
             since: None,
         }),
         // The kernel has not begun to run it, or no client saw its end.
@@ -146,7 +146,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     queued.extend(unsent);
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),
-        what: whose(cell),
+        description: cell_with_actor(cell),
     });
     let joined: Vec<_> = joined_to(project, key)
         .into_iter()
@@ -202,7 +202,7 @@ mod tests {
         Facts {
             runs: runs.map(|by| RunningWork {
                 by: by.to_owned(),
-                what: format!("{by}'s cell"),
+                description: format!("{by}'s cell"),
                 since: None,
             }),
             queued: Vec::new(),
@@ -253,7 +253,7 @@ mod tests {
         project.record(&[Event {
             generation: Some(session.generation),
             by: Some("human".to_owned()),
-            ..Event::now("a.ipynb", EventKind::Asked(sent))
+            ..Event::now("a.ipynb", EventKind::Requested(sent))
         }]);
         let known = super::facts(&project, "a.ipynb", &session, "claude").await;
         assert_eq!(known.queued.len(), 1, "{known:?}");
@@ -269,7 +269,7 @@ mod tests {
         let asked = |id: &str, by: &str| Event {
             generation: Some(session.generation),
             by: Some(by.to_owned()),
-            ..Event::now("a.ipynb", EventKind::Asked(ExecutionStart::new(id)))
+            ..Event::now("a.ipynb", EventKind::Requested(ExecutionStart::new(id)))
         };
         project.record(&[asked("1", "claude"), asked("2", "claude")]);
         assert_eq!(counts().await, [0, 0, 0]);
@@ -302,7 +302,7 @@ mod tests {
             &facts(Some(human), &[human]),
         );
         assert!(
-            matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(who)] if *who == [human])
+            matches!(&both[..], [Objection::EndsCell(_), Objection::WipesVariables(actors)] if *actors == [human])
         );
     }
 }

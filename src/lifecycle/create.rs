@@ -32,7 +32,7 @@ pub fn create_notebook(
         return Ok(false);
     }
     let cannot = |source| OpenError::Notebook {
-        what: "create",
+        action: "create",
         path: notebook.to_owned(),
         source,
     };

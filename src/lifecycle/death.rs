@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::server_connection;
 use crate::activity::actor::Actor;
-use crate::activity::labels::{self, whose};
+use crate::activity::labels::{self, cell_with_actor};
 use crate::activity::zone;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
@@ -164,7 +164,7 @@ pub(super) fn end_of(files: &KernelFiles, process: &Process) -> Option<ProcessEn
 fn add_cell(ended: &mut Ended, cell: RunningExecution) {
     let fields = [
         ("cell_by", Actor::parse(cell.by.as_deref()).name()),
-        ("cell_of", whose(&cell)),
+        ("cell_of", cell_with_actor(&cell)),
         (CELL_REQUEST, cell.msg_id),
     ];
     let fields = fields.map(|(name, text)| (name.to_owned(), text.into()));
@@ -224,16 +224,16 @@ pub(super) fn mark_at_start(ended: &mut Ended) {
 }
 
 /// Returns one or two sentences about a kernel that exited unexpectedly.
-pub fn words(notebook: &str, ended: &Ended) -> String {
-    description(notebook, ended, &zone::here())
+pub fn description(notebook: &str, ended: &Ended) -> String {
+    description_in(notebook, ended, &zone::here())
 }
 
 /// Returns the command that starts a notebook's kernel again.
-pub fn mend(notebook: &Path) -> String {
+pub fn fix_command(notebook: &Path) -> String {
     format!("nb open {0} && nb exec {0} --replay", quote(notebook))
 }
 
-fn description(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
+fn description_in(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
     let verb = match ended.exit {
         _ if ended.other.contains_key(AT_START) => "could not be started",
         Some(Exit::Signal(signal)) if is_crash(signal) => "crashed",
@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn train_description(ended: &Ended) -> String {
-        description("train.ipynb", ended, &TimeZone::UTC)
+        description_in("train.ipynb", ended, &TimeZone::UTC)
     }
 
     #[test]

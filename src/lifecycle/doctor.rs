@@ -35,7 +35,7 @@ pub struct Check {
     /// What was found.
     pub text: String,
     /// The fix, a command where there is one.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Check {
@@ -44,22 +44,22 @@ impl Check {
             about,
             verdict: Verdict::Good,
             text: text.into(),
-            mend: None,
+            fix: None,
         }
     }
 
-    fn note(about: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
+    fn note(about: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Note,
-            mend: Some(mend.into()),
+            fix: Some(fix.into()),
             ..Self::good(about, text)
         }
     }
 
-    fn bad(about: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
+    fn bad(about: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Bad,
-            mend: Some(mend.into()),
+            fix: Some(fix.into()),
             ..Self::good(about, text)
         }
     }

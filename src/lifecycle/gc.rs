@@ -37,7 +37,8 @@ pub struct Cleanup {
     /// What was done.
     pub action: CleanupAction,
     /// To what, in words.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// The memory that this frees.
     pub memory_bytes: u64,
     /// The space on the disk that this frees.
@@ -59,7 +60,7 @@ pub enum CleanupAction {
 
 /// The result of a cleanup.
 #[derive(Clone, Debug, Default)]
-pub struct Cleared {
+pub struct CleanupResult {
     /// What was found and cleaned up.
     pub cleanups: Vec<Cleanup>,
     /// Notes for the user: what was not touched, and why.
@@ -69,7 +70,7 @@ pub struct Cleared {
 }
 
 /// How long another `nb` may hold a session's lock.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The least age of a temporary file to be removed: younger ones may still be written.
 const WRITTEN: Duration = Duration::from_secs(10);
@@ -78,15 +79,15 @@ const WRITTEN: Duration = Duration::from_secs(10);
 pub fn all_projects() -> Vec<Project> {
     registry::known()
         .iter()
-        .filter_map(registry::Known::project)
+        .filter_map(registry::KnownProject::project)
         .collect()
 }
 
 /// Cleans up in these projects, and after projects that were removed; a dry run only reports.
-pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
-    let mut cleared = Cleared {
+pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
+    let mut cleared = CleanupResult {
         dry_run,
-        ..Cleared::default()
+        ..CleanupResult::default()
     };
     for project in projects {
         if let Err(error) = clear_project(project, &mut cleared).await {
@@ -125,7 +126,7 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> Cleared {
     cleared
 }
 
-fn update_spec(cleared: &mut Cleared) {
+fn update_spec(cleared: &mut CleanupResult) {
     let Ok(Health::Stale { why }) = serve::health(&Level::User, &ProcessVariables) else {
         return;
     };
@@ -135,11 +136,11 @@ fn update_spec(cleared: &mut Cleared) {
         cleared.notes.push(with_causes(&error));
         return;
     }
-    let what = format!("the kernelspec \"nb shared kernel\": {why}");
-    cleared.add(CleanupAction::Mend, what, 0);
+    let description = format!("the kernelspec \"nb shared kernel\": {why}");
+    cleared.add(CleanupAction::Mend, description, 0);
 }
 
-async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), OpenError> {
+async fn clear_project(project: &Project, cleared: &mut CleanupResult) -> Result<(), OpenError> {
     let sessions = project.state()?.sessions;
     for (key, session) in sessions {
         let is_own = session.as_local().is_some() || session.as_remote().is_some();
@@ -180,9 +181,9 @@ async fn clear_project(project: &Project, cleared: &mut Cleared) -> Result<(), O
 async fn clear_session(
     project: &Project,
     key: &str,
-    cleared: &mut Cleared,
+    cleared: &mut CleanupResult,
 ) -> Result<(), OpenError> {
-    let locked = match LockedSession::wait(project, key, PATIENCE).await {
+    let locked = match LockedSession::wait(project, key, TIMEOUT).await {
         Ok(locked) => locked,
         // Another nb works on this session, so nothing was left behind.
         Err(OpenError::Busy { .. }) => return Ok(()),
@@ -224,7 +225,7 @@ async fn clear_session(
 async fn clear_bridge(
     project: &Project,
     key: &str,
-    cleared: &mut Cleared,
+    cleared: &mut CleanupResult,
 ) -> Result<(), OpenError> {
     let Some(session) = project.state()?.session(key) else {
         return Ok(());
@@ -239,7 +240,7 @@ async fn clear_bridge(
     }
     let (notebook, server) = (session.notebook.display(), &remote.server);
     if !cleared.dry_run {
-        match shutdown(project, key, "nb gc", PATIENCE, true).await {
+        match shutdown(project, key, "nb gc", TIMEOUT, true).await {
             Ok(_) => {}
             Err(OpenError::Busy { .. }) => return Ok(()),
             Err(error) => return Err(error),
@@ -268,11 +269,11 @@ fn why_ended(status: &Status) -> Option<&'static str> {
     }
 }
 
-impl Cleared {
-    fn add(&mut self, action: CleanupAction, what: String, disk_bytes: u64) {
+impl CleanupResult {
+    fn add(&mut self, action: CleanupAction, description: String, disk_bytes: u64) {
         self.cleanups.push(Cleanup {
             action,
-            what,
+            description,
             memory_bytes: 0,
             disk_bytes,
         });
@@ -282,7 +283,7 @@ impl Cleared {
     fn add_process(&mut self, process: &Process, which: &str) {
         self.cleanups.push(Cleanup {
             action: CleanupAction::End,
-            what: format!("{which} (pid {})", process.pid),
+            description: format!("{which} (pid {})", process.pid),
             memory_bytes: process.memory_bytes().unwrap_or_default(),
             disk_bytes: 0,
         });
@@ -298,8 +299,8 @@ impl Cleared {
         if !self.dry_run {
             files.remove(&ProcessVariables);
         }
-        let what = format!("{} of {of}", count(existing.len(), "file"));
-        self.add(CleanupAction::Remove, what, disk_bytes);
+        let description = format!("{} of {of}", count(existing.len(), "file"));
+        self.add(CleanupAction::Remove, description, disk_bytes);
     }
 
     fn remove(&mut self, paths: &[PathBuf], of: &str, kind: &str) {
@@ -319,16 +320,16 @@ impl Cleared {
             }
         }
         if removed > 0 {
-            let what = format!("{} {of}", count(removed, kind));
-            self.add(CleanupAction::Remove, what, disk_bytes);
+            let description = format!("{} {of}", count(removed, kind));
+            self.add(CleanupAction::Remove, description, disk_bytes);
         }
     }
 }
 
-fn count(count: usize, what: &str) -> String {
+fn count(count: usize, unit: &str) -> String {
     match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
+        1 => format!("1 {unit}"),
+        _ => format!("{count} {unit}s"),
     }
 }
 
@@ -399,16 +400,19 @@ mod tests {
         file.set_modified(before).unwrap();
         assert_eq!(half_written(&project), std::slice::from_ref(&old));
         let old_files = std::slice::from_ref(&old);
-        let mut cleared = Cleared {
+        let mut cleared = CleanupResult {
             dry_run: true,
-            ..Cleared::default()
+            ..CleanupResult::default()
         };
         cleared.remove(old_files, "that were half written", "file");
         assert!(old.exists(), "it was only told");
         cleared.dry_run = false;
         cleared.remove(old_files, "that were half written", "file");
         assert!(!old.exists() && fresh.exists());
-        assert_eq!(cleared.cleanups[1].what, "1 file that were half written");
+        assert_eq!(
+            cleared.cleanups[1].description,
+            "1 file that were half written"
+        );
         assert_eq!(cleared.cleanups[1].disk_bytes, 4);
     }
 }

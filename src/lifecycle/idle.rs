@@ -12,13 +12,13 @@ use super::open_error::OpenError;
 use super::shutdown::shutdown_unless;
 use super::start::end_group;
 use super::status::{SessionStatus, status};
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::kernel::process::plan::IdleReport;
 use crate::project::{Project, Status};
 use crate::task::causes::with_causes;
 
 /// How long another `nb` may hold a session's lock.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The choice of kernels to end.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
         (Status::Starting | Status::Restarting, _) => return Some("it is starting".to_owned()),
         (_, Some(false)) => {}
         (_, Some(true)) => {
-            let runs = status.running.as_ref().map(whose);
+            let runs = status.running.as_ref().map(cell_with_actor);
             let runs = runs.unwrap_or_else(|| "something runs".to_owned());
             return Some(format!("busy: {runs}"));
         }
@@ -96,7 +96,7 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
 }
 
 /// Returns for how long a session's kernel has been unused, and its limit.
-pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
+pub(crate) async fn idle_report(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
     let session = state.and_then(|state| state.sessions.get(key).cloned());
     let Some(session) = session else {
@@ -112,8 +112,8 @@ pub(crate) async fn look(project: &Project, key: &str) -> IdleReport {
 }
 
 /// Ends a session's unused kernel; returns whether it did.
-pub(crate) async fn end_unused(project: &Project, key: &str, look: IdleReport) -> bool {
-    let (Some(age), Some(_)) = (look.limit, look.unused) else {
+pub(crate) async fn end_unused(project: &Project, key: &str, report: IdleReport) -> bool {
+    let (Some(age), Some(_)) = (report.limit, report.unused) else {
         return false;
     };
     let options = IdleOptions {
@@ -138,7 +138,7 @@ async fn end(
         let status = status(project, key, session).await?;
         Ok(reason_to_keep(&status, options, Timestamp::now()))
     };
-    let ended = shutdown_unless(project, key, &options.by, why, PATIENCE, keeps).await?;
+    let ended = shutdown_unless(project, key, &options.by, why, TIMEOUT, keeps).await?;
     Ok(ended.err())
 }
 
@@ -245,7 +245,7 @@ async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> Idl
 mod tests {
     use super::*;
     use crate::kernel::process::Process;
-    use crate::project::joined::Joined;
+    use crate::project::joined::JoinedFrontEnd;
     use crate::project::{Backend, Session};
 
     fn idle(seconds: i64) -> SessionStatus {
@@ -287,11 +287,11 @@ mod tests {
         project
             .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
             .unwrap();
-        let look = IdleReport {
+        let report = IdleReport {
             limit: Some(Duration::from_secs(1)),
             unused: Some(Duration::from_secs(2)),
         };
-        assert!(!end_unused(&project, "a.ipynb", look).await);
+        assert!(!end_unused(&project, "a.ipynb", report).await);
         let state = project.state().unwrap();
         assert_eq!(state.sessions["a.ipynb"].status, Status::Live);
         assert!(process.is_alive());
@@ -327,7 +327,7 @@ mod tests {
         assert!(reason(&busy, 0, true).is_some());
 
         let mut joined = idle(60);
-        joined.joined.push(Joined {
+        joined.joined.push(JoinedFrontEnd {
             pid: 1,
             start_time: 1,
             boot_id: String::new(),

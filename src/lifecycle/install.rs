@@ -17,7 +17,7 @@ pub enum InstallError {
     Program {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A sandboxed kernel may have changed files that the installation would run.

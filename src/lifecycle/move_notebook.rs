@@ -103,7 +103,7 @@ pub enum MoveError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -117,7 +117,7 @@ pub async fn move_notebook(
     from: &Path,
     to: &Path,
     by: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<MovedNotebook, MoveError> {
     let path_error = |path: &Path| {
         let path = path.to_owned();
@@ -167,7 +167,7 @@ pub async fn move_notebook(
         (false, true) => return Err(RenameError::Exists(target).into()),
         (false, false) => {}
     }
-    let moved = move_in(&project, keys, (&old, &new), was_renamed, patience).await?;
+    let moved = move_in(&project, keys, (&old, &new), was_renamed, timeout).await?;
     let from = moved.from.clone();
     project.record(&[Event {
         by: Some(by.to_owned()),
@@ -203,13 +203,13 @@ async fn move_in(
     (from, to): (String, String),
     (old, new): (&Path, &Path),
     was_renamed: bool,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<MovedNotebook, MoveError> {
     // In one order, so that two that swap names do not wait for each other.
     let mut keys = [from.as_str(), to.as_str()];
     keys.sort_unstable();
-    let _first = LockedSession::wait(project, keys[0], patience).await?;
-    let _second = LockedSession::wait(project, keys[1], patience).await?;
+    let _first = LockedSession::wait(project, keys[0], timeout).await?;
+    let _second = LockedSession::wait(project, keys[1], timeout).await?;
     let state = project.state().map_err(OpenError::from)?;
     if let Some(session) = state
         .session(&to)

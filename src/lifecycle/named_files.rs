@@ -15,7 +15,7 @@ use crate::server::{ServerClient, ServerError, ServerKind};
 const MOST: usize = 20;
 
 /// How long the server may take to answer for all of them.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a note about the files that the notebook's cells name, that are here, and that the server does not have;
 /// `None` if there are none, or it cannot be known. `key` is the notebook's path in its project, and `shown` as the user
@@ -28,7 +28,7 @@ pub async fn missing_on_server(session: &Session, key: &str, shown: &Path) -> Op
     if named.is_empty() {
         return None;
     }
-    let request = tokio::time::timeout(PATIENCE, missing(remote, key, named));
+    let request = tokio::time::timeout(TIMEOUT, missing(remote, key, named));
     let (folder, missing) = request.await.ok()?.ok()?;
     let local_folder = shown.parent().unwrap_or(Path::new(""));
     note(&remote.server, &folder, local_folder, &missing)

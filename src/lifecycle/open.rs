@@ -54,7 +54,7 @@ pub struct OpenOptions {
     /// The transport; `None` for the session's, or Unix sockets.
     pub transport: Option<Transport>,
     /// How long to wait for the kernel.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The actor who asks.
     pub by: String,
     /// Whether to start a kernel here although the record says that one runs on another host.
@@ -103,7 +103,7 @@ impl Default for OpenOptions {
             kernel: None,
             python: None,
             transport: None,
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             by: "nb".to_owned(),
             force: false,
             language: None,
@@ -191,7 +191,7 @@ pub async fn ensure_kernel(
         None => project.state()?.partner(&key),
     };
     let (session, how, before) = if let Some(running) = &options.attach {
-        let (session, same) = attach::attach(project, &key, running, options.patience).await?;
+        let (session, same) = attach::attach(project, &key, running, options.timeout).await?;
         if same {
             (session, OpenOutcome::Attached, None)
         } else {
@@ -213,7 +213,7 @@ pub async fn ensure_kernel(
         let opened = ensure_own_kernel(project, &owner, &kernel, &mut notes).await?;
         let is_recorded = project.state()?.owner_key(&key) == owner;
         if !is_recorded {
-            share::join(project, &key, &owner, options.patience).await?;
+            share::join(project, &key, &owner, options.timeout).await?;
         }
         if options.kernel_of.is_none() {
             notes.all.push(format!(
@@ -293,7 +293,7 @@ async fn take_up_renamed(
         return None;
     };
     let from = project.notebook(&old);
-    match move_notebook(&from, notebook, &options.by, options.patience).await {
+    match move_notebook(&from, notebook, &options.by, options.timeout).await {
         Ok(_) => Some(format!(
             "{old} is gone, and this notebook has its cells: it has the kernel and history of {old} now"
         )),
@@ -313,7 +313,7 @@ async fn ensure_own_kernel(
 ) -> Result<(Session, OpenOutcome, Option<Ended>), OpenError> {
     // Three processes, each starting the next: they start up while the kernel is chosen.
     let preforked = needs_start(project, key).then(PreforkedProcess::supervised);
-    let locked = LockedSession::wait(project, key, options.patience).await?;
+    let locked = LockedSession::wait(project, key, options.timeout).await?;
     locked.set_preforked(preforked.and_then(Result::ok));
     let notebook = project.notebook(key);
     notes.all.extend(sweep(project)?);
@@ -466,7 +466,7 @@ async fn reopen(
     }
     let files = KernelFiles::of(&session.connection_file);
     match locked
-        .wait_until_ready(&files, &process, options.patience)
+        .wait_until_ready(&files, &process, options.timeout)
         .await
     {
         Ok(session) => Ok(Some((session, OpenOutcome::Finished))),
@@ -501,7 +501,7 @@ async fn start(
     let named = kernel_to_start(read_named(notebook)?, options.language.as_deref());
     if let Some(server) = options.server.clone().or(last) {
         let spec = options.kernel.as_deref();
-        return server_kernel::start(locked, before, &server, (spec, &named), options.patience)
+        return server_kernel::start(locked, before, &server, (spec, &named), options.timeout)
             .await;
     }
     let last_session = before.as_ref();
@@ -552,7 +552,7 @@ async fn start(
             other: settings.other,
         },
     };
-    let started = locked.start(notebook, before, plan, options.patience).await;
+    let started = locked.start(notebook, before, plan, options.timeout).await;
     notes.all.extend(locked.problem());
     started
 }
@@ -650,7 +650,7 @@ pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(source) => {
             return Err(OpenError::Notebook {
-                what: "read",
+                action: "read",
                 path: notebook.to_owned(),
                 source,
             });

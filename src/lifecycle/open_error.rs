@@ -65,13 +65,13 @@ pub enum OpenError {
         lines: Vec<String>,
     },
     /// The notebook could not be read or made.
-    #[error("cannot {what} the notebook {}", path.display())]
+    #[error("cannot {action} the notebook {}", path.display())]
     Notebook {
         /// `read` or `create`.
-        what: &'static str,
+        action: &'static str,
         /// The notebook.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file cannot be read as a notebook.
@@ -90,7 +90,7 @@ pub enum OpenError {
     Lock {
         /// The folder.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process holds the session's lock.
@@ -140,7 +140,7 @@ pub enum OpenError {
     /// Processes that are started here would end with the call.
     #[error("this shell is sandboxed ({cause}): a kernel started here would die with the call")]
     Sandboxed {
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// This shell is a sandbox, and the kernel runs outside.
@@ -155,7 +155,7 @@ pub enum OpenError {
         state: String,
         /// The kernel's recorded process.
         pid: Option<u32>,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// The record says that the kernel runs on another host or in another container.
@@ -293,13 +293,13 @@ pub enum AttachError {
     NotListening {
         /// The connection file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: ClientError,
     },
     /// The shell forbids sockets.
     #[error("cannot reach the kernel from this shell: it is sandboxed ({cause})")]
     Sandboxed {
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
     /// A program listens there, but does not reply.

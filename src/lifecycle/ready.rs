@@ -28,10 +28,10 @@ pub(super) enum NotReady {
 pub(super) async fn ready(
     info: &ConnectionInfo,
     process: &Process,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, NotReady> {
     tokio::select! {
-        answer = wait_for_reply(info, Channel::Shell, patience) => answer,
+        answer = wait_for_reply(info, Channel::Shell, timeout) => answer,
         () = process.death() => Err(NotReady::Died),
     }
 }
@@ -41,11 +41,11 @@ pub(super) async fn ready(
 pub(super) async fn ready_anywhere(
     info: &ConnectionInfo,
     process: &Process,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, NotReady> {
     tokio::select! {
-        answer = wait_for_reply(info, Channel::Shell, patience) => answer,
-        Ok(answer) = wait_for_reply(info, Channel::Control, patience) => Ok(answer),
+        answer = wait_for_reply(info, Channel::Shell, timeout) => answer,
+        Ok(answer) = wait_for_reply(info, Channel::Control, timeout) => Ok(answer),
         () = process.death() => Err(NotReady::Died),
     }
 }
@@ -55,7 +55,7 @@ pub(super) async fn ready_anywhere(
 pub(super) async fn wait_for_ports(
     files: &KernelFiles,
     process: &Process,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), NotReady> {
     let written = async {
         while files.is_open() {
@@ -67,7 +67,7 @@ pub(super) async fn wait_for_ports(
         }
     };
     tokio::select! {
-        written = tokio::time::timeout(patience, written) => {
+        written = tokio::time::timeout(timeout, written) => {
             written.map_err(|_| NotReady::Slow)
         }
         () = process.death() => Err(NotReady::Died),
@@ -80,9 +80,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 async fn wait_for_reply(
     info: &ConnectionInfo,
     channel: Channel,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, NotReady> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         let remaining = deadline.saturating_duration_since(Instant::now());
         let answer = async {

@@ -16,14 +16,14 @@ use crate::wire::Transport;
 const SHORTEST_RUN: Duration = Duration::from_secs(2);
 
 /// How long the new bridge may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes sure that the bridge of a session's kernel runs.
 ///
 /// # Errors
 /// The session has no kernel on a server any more, or the bridge cannot be started.
 pub async fn reconnect(project: &Project, key: &str) -> Result<Session, OpenError> {
-    let locked = LockedSession::wait(project, key, PATIENCE).await?;
+    let locked = LockedSession::wait(project, key, TIMEOUT).await?;
     let session = locked.session()?.ok_or_else(|| OpenError::NoKernel {
         notebook: project.notebook(key),
     })?;
@@ -51,7 +51,7 @@ pub(super) async fn reconnect_held(
             locked.create(&files, false, Transport::Ipc, &spec)?;
         }
     }
-    locked.relaunch_bridge(&files, PATIENCE).await
+    locked.relaunch_bridge(&files, TIMEOUT).await
 }
 
 /// Says whether a process that has ended was the bridge of a kernel that goes on.

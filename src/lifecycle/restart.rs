@@ -31,14 +31,14 @@ pub async fn begin_restart(
     project: &Project,
     key: &str,
     by: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<TaskHandle, OpenError> {
     check(project, key).await?;
     let task = Task::Restart {
         state_file: project.state_file(),
         key: key.to_owned(),
         by: by.to_owned(),
-        patience_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     };
     Ok(task::begin(project, &task).await?)
 }
@@ -73,9 +73,9 @@ pub(crate) async fn perform(
     project: &Project,
     key: &str,
     by: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Session, OpenError> {
-    let locked = LockedSession::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, timeout).await?;
     let notebook: PathBuf = project.notebook(key);
     let no_kernel = || OpenError::NoKernel {
         notebook: notebook.clone(),
@@ -93,7 +93,7 @@ pub(crate) async fn perform(
         return Err(no_kernel());
     };
     if let Some(remote) = session.as_remote().cloned() {
-        return server_kernel::restart(&locked, session, remote, by, patience).await;
+        return server_kernel::restart(&locked, session, remote, by, timeout).await;
     }
     locked.record(|session| {
         session.status = Status::Restarting;
@@ -119,7 +119,7 @@ pub(crate) async fn perform(
         }
     }
     let session = locked
-        .run(&files, &spec, session.transport, patience)
+        .run(&files, &spec, session.transport, timeout)
         .await?;
     journal(project, key, &session, EventKind::Restarted, by);
     project.remember(key, &session, still_runs);

@@ -59,7 +59,7 @@ pub(super) fn check_running(
         true => format!("nb shutdown {}", quote(&session.notebook)),
         false => "end it in the program that started it".to_owned(),
     };
-    let mend = format!("{end}, then repeat this (its variables are gone then)");
+    let fix = format!("{end}, then repeat this (its variables are gone then)");
     match (requested, session.confinement()) {
         (None | Some(Confinement::None), _) => Ok(()),
         (Some(Confinement::Container(requested)), Confinement::Container(it))
@@ -72,20 +72,20 @@ pub(super) fn check_running(
                 Some(it) => format!("the one that runs is in another, of {}", it.image),
                 None => "one runs already, in none".to_owned(),
             },
-            mend,
+            fix,
         }),
         (Some(Confinement::Sandbox(requested)), Confinement::Sandbox(it)) => {
             match it.has_same_rules(requested) {
                 true => Ok(()),
                 false => Err(SandboxError::Runs {
                     how: "its sandbox has other rules".to_owned(),
-                    mend,
+                    fix,
                 }),
             }
         }
         (Some(Confinement::Sandbox(_)), _) => Err(SandboxError::Runs {
             how: "it runs in none".to_owned(),
-            mend,
+            fix,
         }),
     }
 }
@@ -121,7 +121,7 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
         return Err(SandboxError::Folder {
             path: path.clone(),
             why: why.to_owned(),
-            mend: "name another folder: one in a project, with no programs or settings in it"
+            fix: "name another folder: one in a project, with no programs or settings in it"
                 .to_owned(),
         });
     }
@@ -168,10 +168,10 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
-    let folder_error = |why: String, mend: String| SandboxError::Folder {
+    let folder_error = |why: String, fix: String| SandboxError::Folder {
         path: path.to_owned(),
         why,
-        mend,
+        fix,
     };
     match path.canonicalize() {
         Ok(resolved) if resolved.is_dir() => Ok(resolved),
@@ -271,21 +271,21 @@ pub(super) fn confine(
     project
         .make_scratch(key, &sandbox.scratch)
         .map_err(SandboxError::Folders)?;
-    let folder_error = |path: &Path, why: &str, mend: &str| {
-        let (path, why, mend) = (path.to_owned(), why.to_owned(), mend.to_owned());
-        SandboxError::Folder { path, why, mend }
+    let folder_error = |path: &Path, why: &str, fix: &str| {
+        let (path, why, fix) = (path.to_owned(), why.to_owned(), fix.to_owned());
+        SandboxError::Folder { path, why, fix }
     };
     if holds_home(&workspace) {
         let why = "as a workspace it would show the kernel your whole home folder";
-        let mend = "move the notebook into a folder of its own";
-        return Err(folder_error(&workspace, why, mend).into());
+        let fix = "move the notebook into a folder of its own";
+        return Err(folder_error(&workspace, why, fix).into());
     }
     for path in sandbox.allow_write.iter().chain(&sandbox.allow_read) {
         // A program that may write the parent folder may have put a symlink there, to anywhere.
         if resolved(path) != *path {
             let why = "it is not the folder any more that it was: a symlink leads elsewhere now";
-            let mend = "look who put it there; then name the folder that is meant";
-            return Err(folder_error(path, why, mend).into());
+            let fix = "look who put it there; then name the folder that is meant";
+            return Err(folder_error(path, why, fix).into());
         }
     }
     let shown = |path: &Path| {
@@ -300,25 +300,25 @@ pub(super) fn confine(
     for path in &sandbox.allow_write {
         if workspace != *path && workspace.starts_with(path) {
             let why = "it holds the project's folder, whose .nb could be exchanged with it";
-            let mend = "name the project's folder itself, or one beside or below it";
-            return Err(folder_error(path, why, mend).into());
+            let fix = "name the project's folder itself, or one beside or below it";
+            return Err(folder_error(path, why, fix).into());
         }
         let bubblewrap = chosen.mechanism == Mechanism::Bubblewrap;
         let others = others.iter().any(|it| it.starts_with(path));
         let holds = (hidden.starts_with(path) || others) && !bubblewrap;
         if holds || path.starts_with(&hidden) {
             let why = "nb's own folder .nb could be written, which says what runs in which sandbox";
-            let mend =
+            let fix =
                 "name a folder beside .nb; bubblewrap alone can leave .nb out of a larger one";
-            return Err(folder_error(path, why, mend).into());
+            return Err(folder_error(path, why, fix).into());
         }
         if let Some(entry) = trusted_in(path).first().filter(|_| !bubblewrap) {
             let why = format!(
                 "{} is in it, which is run or believed when somebody works there",
                 entry.display()
             );
-            let mend = "name a folder below it; bubblewrap alone can leave that out";
-            return Err(folder_error(path, &why, mend).into());
+            let fix = "name a folder below it; bubblewrap alone can leave that out";
+            return Err(folder_error(path, &why, fix).into());
         }
     }
     for path in &sandbox.allow_write {
@@ -406,7 +406,7 @@ pub(super) fn contain(
     let (workspace, hidden) = (resolved(project.root()), resolved(project.dir()));
     let container_error = |why: String| SandboxError::Container {
         why,
-        mend: "move the notebook into a folder of its own".to_owned(),
+        fix: "move the notebook into a folder of its own".to_owned(),
     };
     if holds_home(&workspace) {
         let workspace = workspace.display();
@@ -474,17 +474,17 @@ fn programs(
 /// Returns the error that an environment links to a folder outside of what the sandbox shows, with
 /// the command that confirms its Python.
 fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
-    let mut mend = format!("nb open {} --sandbox", quote(notebook));
+    let mut fix = format!("nb open {} --sandbox", quote(notebook));
     for (option, folders) in [
         ("--allow-read", &sandbox.allow_read),
         ("--allow-write", &sandbox.allow_write),
     ] {
         for folder in folders {
-            mend.push_str(&format!(" {option} {}", quote(folder)));
+            fix.push_str(&format!(" {option} {}", quote(folder)));
         }
     }
     if sandbox.allow_net {
-        mend.push_str(" --allow-net");
+        fix.push_str(" --allow-net");
     }
     let is_link = out.file.is_symlink();
     let leads = match is_link {
@@ -498,7 +498,7 @@ fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> Sand
     // For a linked environment this is its target; for a single Python its folder.
     let environment = out.file.canonicalize().ok().filter(|it| it.is_dir());
     let python = environment.map(|it| it.join("bin/python"));
-    mend.push_str(&match python.filter(|it| is_link && it.exists()) {
+    fix.push_str(&match python.filter(|it| is_link && it.exists()) {
         Some(python) => format!(" --python {}", quote(&python)),
         None => {
             let bin = out.target.parent().filter(|bin| bin.ends_with("bin"));
@@ -509,7 +509,7 @@ fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> Sand
     SandboxError::Folder {
         path: out.file,
         why,
-        mend: format!("if that is what you mean: {mend}"),
+        fix: format!("if that is what you mean: {fix}"),
     }
 }
 

@@ -68,7 +68,7 @@ pub enum ServeError {
     Install {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file could not be removed.
@@ -76,7 +76,7 @@ pub enum ServeError {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The folder holds another program's spec.

@@ -73,7 +73,7 @@ pub(super) async fn start(
     before: Option<Session>,
     requested: &WantedServer,
     (spec_name, named): (Option<&str>, &NamedKernel),
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Session, OpenError> {
     let client = client(&requested.name, &mut |_| {}).await?;
     let notebook = locked.project.notebook(locked.key);
@@ -141,7 +141,7 @@ pub(super) async fn start(
     };
     locked.update(|state| replace(state, locked.key, session, Some(&old_file)))?;
     locked.create(&files, false, Transport::Ipc, &spec)?;
-    locked.run_bridge(&files, patience).await
+    locked.run_bridge(&files, timeout).await
 }
 
 /// Starts a kernel on the server, and returns it with its backend.
@@ -253,7 +253,7 @@ pub(super) async fn restart(
     session: Session,
     remote: RemoteKernel,
     by: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Session, OpenError> {
     let client = client(&remote.server, &mut |_| {}).await?;
     locked.record(|session| {
@@ -287,7 +287,7 @@ pub(super) async fn restart(
             locked.create(&files, false, Transport::Ipc, &spec)?;
         }
     }
-    let session = locked.run_bridge(&files, patience).await?;
+    let session = locked.run_bridge(&files, timeout).await?;
     journal(
         locked.project,
         locked.key,

@@ -64,9 +64,9 @@ pub(super) async fn join(
     project: &Project,
     key: &str,
     owner: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), OpenError> {
-    let locked = LockedSession::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, timeout).await?;
     let notebook = project.notebook(key);
     ensure_no_own_kernel(&locked, project.state()?.sessions.get(key)).await?;
     let file = KernelFiles::fresh(project).map_err(|source| OpenError::Lock {

@@ -44,11 +44,11 @@ pub async fn shutdown(
     project: &Project,
     key: &str,
     by: &str,
-    patience: Duration,
+    timeout: Duration,
     keeps_kernel: bool,
 ) -> Result<Stopped, OpenError> {
     let start = Instant::now();
-    let locked = LockedSession::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, timeout).await?;
     end(&locked, by, None, keeps_kernel, start).await
 }
 
@@ -60,11 +60,11 @@ pub(super) async fn shutdown_unless(
     key: &str,
     by: &str,
     why: Option<&str>,
-    patience: Duration,
+    timeout: Duration,
     keeps: impl AsyncFnOnce(Session) -> Result<Option<String>, StateError>,
 ) -> Result<Result<Stopped, String>, OpenError> {
     let start = Instant::now();
-    let locked = LockedSession::wait(project, key, patience).await?;
+    let locked = LockedSession::wait(project, key, timeout).await?;
     if let Some(session) = locked.session()?
         && let Some(reason) = keeps(session).await?
     {

@@ -63,11 +63,11 @@ impl<'a> LockedSession<'a> {
     pub(super) async fn wait(
         project: &'a Project,
         key: &'a str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, OpenError> {
         // A program that can write `state.json` decides what is run, and in which sandbox.
         trust::check("the project's memory", &project.state_file())?;
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let lock = project
                 .try_lock_session(key)
@@ -86,7 +86,7 @@ impl<'a> LockedSession<'a> {
                 });
             }
             if tokio::time::Instant::now() >= deadline {
-                return Err(OpenError::Busy { after: patience });
+                return Err(OpenError::Busy { after: timeout });
             }
             tokio::time::sleep(LOCK_POLL).await;
         }
@@ -147,7 +147,7 @@ impl<'a> LockedSession<'a> {
         notebook: &Path,
         before: Option<Session>,
         plan: KernelPlan,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Session, OpenError> {
         let KernelPlan {
             spec,
@@ -187,7 +187,7 @@ impl<'a> LockedSession<'a> {
         };
         self.update(|state| replace(state, self.key, session, old_file.as_deref()))?;
         self.create(&files, is_confined, transport, &spec)?;
-        self.run(&files, &spec, transport, patience).await
+        self.run(&files, &spec, transport, timeout).await
     }
 
     /// Makes the connection file of a kernel that is about to be started.
@@ -211,7 +211,7 @@ impl<'a> LockedSession<'a> {
         files: &KernelFiles,
         spec: &RealSpec,
         transport: Transport,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Session, OpenError> {
         for attempt in 1.. {
             let started = self.launch(files, spec).await;
@@ -222,7 +222,7 @@ impl<'a> LockedSession<'a> {
                     return Err(error);
                 }
             };
-            match self.wait_until_ready(files, &process, patience).await {
+            match self.wait_until_ready(files, &process, timeout).await {
                 Err(OpenError::Died { log, .. }) => {
                     self.wait_for_supervisor(&process).await;
                     let lines = launch::last_lines(&log, log_start, LINES);
@@ -263,12 +263,12 @@ impl<'a> LockedSession<'a> {
     pub(super) async fn run_bridge(
         &self,
         files: &KernelFiles,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Session, OpenError> {
         // What the last bridge reported does not concern this one.
         let _ = beneath::remove_file(&files.report_file());
         let mut session = self
-            .run(files, &RealSpec::named(""), Transport::Ipc, patience)
+            .run(files, &RealSpec::named(""), Transport::Ipc, timeout)
             .await;
         if let Err(OpenError::Slow { log, last_line, .. }) = &mut session {
             *last_line = launch::last_lines(log, 0, 1).pop();
@@ -281,11 +281,11 @@ impl<'a> LockedSession<'a> {
     pub(super) async fn relaunch_bridge(
         &self,
         files: &KernelFiles,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Session, OpenError> {
         let (process, _) = self.launch(files, &RealSpec::named("")).await?;
         let info = connection::read(files.connection_file())?;
-        let connecting = Client::connect_when_up(&info, "nb", patience);
+        let connecting = Client::connect_when_up(&info, "nb", timeout);
         tokio::select! {
             connected = connecting => drop(connected.map_err(|source| OpenError::Unreachable {
                 pid: process.pid,
@@ -399,9 +399,9 @@ impl<'a> LockedSession<'a> {
         &self,
         files: &KernelFiles,
         process: &Process,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Session, OpenError> {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + timeout;
         let sandboxed = self.session()?.is_some_and(|it| it.sandbox().is_some());
         let (process, reached) = match sandboxed {
             true => {
@@ -417,7 +417,7 @@ impl<'a> LockedSession<'a> {
             false => (process.clone(), None),
         };
         let process = &process;
-        let ready = match wait_for_ports(files, process, patience).await {
+        let ready = match wait_for_ports(files, process, timeout).await {
             Ok(()) => {
                 let info = connection::read(files.connection_file())?;
                 let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
@@ -442,7 +442,7 @@ impl<'a> LockedSession<'a> {
             Err(NotReady::Slow) => {
                 return Err(OpenError::Slow {
                     pid: process.pid,
-                    after: patience,
+                    after: timeout,
                     log: self.log(),
                     last_line: None,
                 });

@@ -10,7 +10,7 @@ use crate::activity::participants::joined_to;
 use crate::client::Client;
 use crate::kernel::process::connection;
 use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome, Present, RunningExecution};
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, Session, StateError, Status};
 use crate::wire::Channel;
 
@@ -38,7 +38,7 @@ pub struct SessionStatus {
     /// The kernel's resident memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// The proxies that serve it now.
-    pub joined: Vec<Joined>,
+    pub joined: Vec<JoinedFrontEnd>,
     /// The key of the session whose kernel it shares.
     pub kernel_of: Option<String>,
     /// The other notebooks that use the kernel, by their keys.
@@ -154,7 +154,7 @@ async fn is_over(session: &Session, cell: &RunningExecution) -> bool {
 
 /// Records the unseen end of a cell with the present time: the real time is not known.
 fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecution) {
-    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unseen, None);
+    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unobserved, None);
     project.record(&[Event {
         generation: Some(session.generation),
         by: cell.by.clone(),

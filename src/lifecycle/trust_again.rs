@@ -32,7 +32,7 @@ pub enum TrustError {
     Io {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

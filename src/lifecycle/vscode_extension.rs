@@ -20,9 +20,9 @@ pub const PROGRAMS: [&str; 4] = ["code", "code-insiders", "codium", "cursor"];
 const SERVERS: [&str; 2] = [".vscode-server", ".vscode-server-insiders"];
 
 /// How long an editor may take. One that is started for the first time unpacks itself.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The pause between two looks at whether an editor's command has ended.
+/// The pause between two checks whether an editor's command has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the extension's file could not be written or removed.
@@ -36,7 +36,7 @@ pub enum VscodeExtensionError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file could not be removed.
@@ -44,7 +44,7 @@ pub enum VscodeExtensionError {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -94,7 +94,7 @@ pub fn install(variables: &dyn Variables) -> Result<InstalledExtension, VscodeEx
         OsStr::new("--force"),
     ];
     let outcomes = editors(variables).into_iter().map(|program| {
-        let failure = run(&program, &arguments, PATIENCE).err();
+        let failure = run(&program, &arguments, TIMEOUT).err();
         EditorOutcome { program, failure }
     });
     Ok(InstalledExtension {
@@ -114,9 +114,9 @@ pub fn remove(variables: &dyn Variables) -> Result<RemovedExtension, VscodeExten
         return Ok(RemovedExtension::default());
     }
     let outcomes = editors(variables).into_iter().filter_map(|program| {
-        let failure = match run(&program, &["--list-extensions"], PATIENCE) {
+        let failure = match run(&program, &["--list-extensions"], TIMEOUT) {
             Ok(list) if list.lines().any(|line| line.trim() == ID) => {
-                run(&program, &["--uninstall-extension", ID], PATIENCE).err()
+                run(&program, &["--uninstall-extension", ID], TIMEOUT).err()
             }
             Ok(_) => return None,
             Err(failure) => Some(failure),
@@ -194,7 +194,7 @@ fn server(folder: &Path) -> Option<PathBuf> {
 fn run(
     program: &Path,
     arguments: &[impl AsRef<OsStr>],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<String, String> {
     let cannot = |error: io::Error| error.to_string();
     // The outputs go into files: a pipe would stay open as long as any process that the editor leaves behind.
@@ -213,10 +213,10 @@ fn run(
     let status = loop {
         match child.try_wait().map_err(cannot)? {
             Some(status) => break status,
-            None if start.elapsed() >= patience => {
+            None if start.elapsed() >= timeout => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("no end within {} s", patience.as_secs()));
+                return Err(format!("no end within {} s", timeout.as_secs()));
             }
             None => std::thread::sleep(PAUSE),
         }
@@ -289,11 +289,11 @@ mod tests {
             &editor,
             "echo listed; echo 'not compatible with 1.80.0' >&2; echo '(Use `node`)' >&2; exit $1",
         );
-        assert_eq!(run(&editor, &["0"], PATIENCE).unwrap(), "listed\n");
-        let failure = run(&editor, &["1"], PATIENCE).unwrap_err();
+        assert_eq!(run(&editor, &["0"], TIMEOUT).unwrap(), "listed\n");
+        let failure = run(&editor, &["1"], TIMEOUT).unwrap_err();
         assert_eq!(failure, "not compatible with 1.80.0");
         program(&editor, "exit 3");
-        let failure = run(&editor, &[""], PATIENCE).unwrap_err();
+        let failure = run(&editor, &[""], TIMEOUT).unwrap_err();
         assert!(failure.contains('3'), "{failure}");
         program(&editor, "exec tail -f /dev/null");
         let failure = run(&editor, &[""], Duration::ZERO).unwrap_err();

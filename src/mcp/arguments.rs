@@ -230,7 +230,7 @@ pub(super) struct RunCell {
     #[serde(default)]
     pub(super) stale: bool,
     /// Also the stale cells that these need, or all that need these
-    pub(super) with: Option<With>,
+    pub(super) with: Option<RelatedCells>,
     /// Instead of cells: code, which is not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
@@ -249,7 +249,7 @@ pub(super) struct RunCell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub(super) enum With {
+pub(super) enum RelatedCells {
     Upstream,
     Downstream,
     Both,

@@ -54,7 +54,7 @@ impl CallRecord {
 
     /// Writes the record into the journal of the notebook's project, if it has one.
     pub(super) async fn end(self, caller: &Caller, outcome: &Result<ToolAnswer, Problem>) {
-        let Some(target) = caller.concerned() else {
+        let Some(target) = caller.target_notebook() else {
             return;
         };
         let (op, code, result) = match outcome {

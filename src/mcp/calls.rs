@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
-    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
-    UpdateCell, Variables, With,
+    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell,
+    RelatedCells, RunCell, UpdateCell, Variables,
 };
 use super::audit::CallRecord;
 use super::commands::{as_tools, problem_text};
@@ -185,7 +185,11 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
     let kernels = &answer.kernels;
     let lines = kernels.iter().map(text::kernel::text);
     let mut lines: Vec<_> = lines.map(|line| as_tools(&line)).collect();
-    let has_kernel = |path: &Path| kernels.iter().any(|it| it.path == caller.here.join(path));
+    let has_kernel = |path: &Path| {
+        kernels
+            .iter()
+            .any(|it| it.path == caller.working_dir.join(path))
+    };
     let others = answer.notebooks.iter().filter(|path| !has_kernel(path));
     lines.extend(others.map(|path| path.display().to_string()));
     match answer.more {
@@ -461,8 +465,8 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             named: cell.map(|cell| cell.selectors()).unwrap_or_default(),
             all,
             stale,
-            with_upstream: matches!(with, Some(With::Upstream | With::Both)),
-            with_downstream: matches!(with, Some(With::Downstream | With::Both)),
+            with_upstream: matches!(with, Some(RelatedCells::Upstream | RelatedCells::Both)),
+            with_downstream: matches!(with, Some(RelatedCells::Downstream | RelatedCells::Both)),
             ..CellsToRun::default()
         },
         follow,

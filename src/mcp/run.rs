@@ -110,7 +110,7 @@ impl JobObserver for RunWatcher<'_> {
         !prompt.password && modes.contains(&ElicitationMode::Form)
     }
 
-    async fn answers(&self, prompt: &JobPrompt, _: &[OutputText]) -> PromptAnswer {
+    async fn answer(&self, prompt: &JobPrompt, _: &[OutputText]) -> PromptAnswer {
         let schema = ElicitationSchema::builder().required_string(ANSWER).build();
         let Ok(requested_schema) = schema else {
             return PromptAnswer::None;
@@ -135,11 +135,11 @@ impl JobObserver for RunWatcher<'_> {
         })
     }
 
-    fn sees(&self, _: &Job, last_line: &str) {
+    fn on_record(&self, _: &Job, last_line: &str) {
         last_line.clone_into(&mut self.last_line.borrow_mut());
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         self.cancelled.notified().await;
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::task::LocalPoolHandle;
 
 use super::tools::Allowed;
 use crate::activity::actor::Actor;
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::root::Root;
 use crate::kernel::variables::ProcessVariables;
@@ -31,7 +31,7 @@ pub struct McpOptions {
     /// How many calls a client may make in a minute; `None` is no limit.
     pub rate: Option<usize>,
     /// Receives a line for each thing that a request waits for.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
 }
 
 /// What the sessions of a server have in common.
@@ -42,7 +42,7 @@ pub(super) struct Sessions {
     /// The name to act under, if it is not the client's.
     name: Option<String>,
     rate: Option<usize>,
-    tell: fn(&str),
+    progress: fn(&str),
     /// The thread that does the work of all requests.
     worker: LocalPoolHandle,
 }
@@ -67,7 +67,7 @@ impl Sessions {
             allowed,
             name: options.name,
             rate: options.rate,
-            tell: options.tell,
+            progress: options.progress,
             worker: LocalPoolHandle::new(1),
         })
     }
@@ -144,13 +144,13 @@ impl Session {
     ) -> Result<Caller, Problem> {
         let client = context.client_info().map(|client| client.name);
         let name = self.common.name.clone();
-        Caller::of(Given {
+        Caller::of(CallerSettings {
             notebook,
             name: name.or_else(|| self.name_of(client.as_deref())),
             on_terminal: false,
-            here: self.common.root.folder().to_owned(),
+            working_dir: self.common.root.folder().to_owned(),
             command: "nb".to_owned(),
-            tell: self.common.tell,
+            progress: self.common.progress,
             gets_json: true,
             has_own_thread: false,
         })

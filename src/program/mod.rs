@@ -62,12 +62,12 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             state_file,
             key,
             by,
-            patience_ms,
+            timeout_ms,
         } => {
             let done = runtime.block_on(async {
                 let project = Project::of_state_file(&state_file)
                     .map_err(|error| OpenError::Internal(error.to_string()))?;
-                restart::perform(&project, &key, &by, Duration::from_millis(patience_ms)).await
+                restart::perform(&project, &key, &by, Duration::from_millis(timeout_ms)).await
             });
             let (answer, code) = match done {
                 Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),
@@ -115,12 +115,12 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
                 return ExitCode::FAILURE;
             };
             let key = project.current_key(&key);
-            let look = runtime.block_on(idle::look(&project, &key));
+            let report = runtime.block_on(idle::idle_report(&project, &key));
             if ends {
-                let ended = runtime.block_on(idle::end_unused(&project, &key, look));
+                let ended = runtime.block_on(idle::end_unused(&project, &key, report));
                 return ExitCode::from(u8::from(!ended));
             }
-            match serde_json::to_string(&look) {
+            match serde_json::to_string(&report) {
                 Ok(text) => println!("{text}"),
                 Err(_) => return ExitCode::FAILURE,
             }

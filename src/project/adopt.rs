@@ -27,7 +27,7 @@ const LARGEST_VERSIONS: u64 = 512 << 20;
 /// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Held {
+pub struct FolderEntry {
     /// Its name.
     pub name: String,
     /// Its kind: `file`, `folder`, `link`, `other`.
@@ -53,7 +53,7 @@ pub struct Adopted {
 }
 
 /// Lists the entries of the folder, by their metadata only. Opens none of them.
-pub fn held(dir: &Path) -> io::Result<Vec<Held>> {
+pub fn entries(dir: &Path) -> io::Result<Vec<FolderEntry>> {
     let metadata = std::fs::symlink_metadata(dir)?;
     let mut entries = Vec::new();
     if metadata.is_dir() {
@@ -68,7 +68,7 @@ pub fn held(dir: &Path) -> io::Result<Vec<Held>> {
     Ok(entries)
 }
 
-fn describe(name: String, metadata: &std::fs::Metadata) -> Held {
+fn describe(name: String, metadata: &std::fs::Metadata) -> FolderEntry {
     let kind = match metadata.file_type() {
         kind if kind.is_file() => "file",
         kind if kind.is_dir() => "folder",
@@ -79,7 +79,7 @@ fn describe(name: String, metadata: &std::fs::Metadata) -> Held {
         (&*name, kind),
         (JOURNAL, "file") | (EARLIER_JOURNALS | OBJECTS, "folder")
     );
-    Held {
+    FolderEntry {
         bytes: if kind == "file" { metadata.len() } else { 0 },
         name,
         kind,
@@ -185,7 +185,7 @@ mod tests {
         symlink(root.join("secret"), dir.join("objects/ab/abcd-2")).unwrap();
         std::fs::write(dir.join("config.toml"), "kernel_env = { A = 'b' }").unwrap();
         std::fs::write(dir.join("state.json"), r#"{"sessions": {"a": {}}}"#).unwrap();
-        let all = held(&dir).unwrap();
+        let all = entries(&dir).unwrap();
         let taken: Vec<_> = all.iter().filter(|it| it.taken_over).collect();
         assert_eq!(taken.len(), 3, "{all:?}");
         let adopted = adopt(&dir).unwrap();
@@ -197,7 +197,7 @@ mod tests {
         assert!(!dir.join("config.toml").exists() && !dir.join("state.json").exists());
         assert!(!dir.join("objects/ab/abcd-2").exists());
         assert!(adopted.set_aside.join("config.toml").exists());
-        assert_eq!(Project::passed_over(&root), None);
+        assert_eq!(Project::ignored_folder(&root), None);
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("theirs")).unwrap();
         symlink(root.join("theirs"), root.join(".nb")).unwrap();
-        assert_eq!(held(&root.join(".nb")).unwrap()[0].kind, "link");
+        assert_eq!(entries(&root.join(".nb")).unwrap()[0].kind, "link");
         let adopted = adopt(&root.join(".nb")).unwrap();
         assert!(adopted.set_aside.is_symlink());
         assert!(!root.join(".nb").is_symlink());

@@ -30,7 +30,7 @@ pub struct Counters {
     /// Requests that have no answer yet.
     pub outstanding: u64,
     /// The messages that wait for the kernel or in the execution queue.
-    pub held: Passed,
+    pub held: MessageCount,
     /// The bytes that are queued in memory.
     pub queued_bytes: QueuedBytes,
     /// The bytes on disk that wait for clients that do not read.
@@ -46,7 +46,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct Passed {
+pub struct MessageCount {
     /// The number of messages.
     pub messages: u64,
     /// The bytes of all their frames.
@@ -59,18 +59,18 @@ pub struct Passed {
 #[serde(default)]
 #[allow(missing_docs, reason = "each is named for its channel")]
 pub struct Channels {
-    pub shell: Passed,
-    pub control: Passed,
-    pub stdin: Passed,
-    pub iopub: Passed,
-    pub hb: Passed,
+    pub shell: MessageCount,
+    pub control: MessageCount,
+    pub stdin: MessageCount,
+    pub iopub: MessageCount,
+    pub hb: MessageCount,
 }
 
 impl Channels {
     /// Returns what passed on all of them.
-    pub fn total(&self) -> Passed {
+    pub fn total(&self) -> MessageCount {
         let all = [self.shell, self.control, self.stdin, self.iopub, self.hb];
-        Passed {
+        MessageCount {
             messages: all.iter().map(|it| it.messages).sum(),
             bytes: all.iter().map(|it| it.bytes).sum(),
         }

@@ -202,7 +202,7 @@ impl Project {
     /// Returns the nearest `.nb` of a notebook or folder, if it is ignored because this user's `nb`
     /// did not make it on this machine. A `.nb` in which another program recorded a kernel is not
     /// ignored.
-    pub fn passed_over(from: &Path) -> Option<PathBuf> {
+    pub fn ignored_folder(from: &Path) -> Option<PathBuf> {
         let real = real_path(from).ok()?;
         let folder = match real.is_dir() {
             true => real.as_path(),
@@ -565,7 +565,7 @@ mod tests {
         let dir = unpacked(&root, &state);
         let notebook = root.join("a.ipynb");
         assert_eq!(Project::find(&notebook), None);
-        assert_eq!(Project::passed_over(&notebook), Some(dir.clone()));
+        assert_eq!(Project::ignored_folder(&notebook), Some(dir.clone()));
         let project = Project::for_notebook(&notebook).unwrap();
         assert!(!project.dir().starts_with(&root), "{project:?}");
         assert_eq!(project.root(), root);
@@ -595,8 +595,8 @@ mod tests {
         let dir = unpacked(&inner, r#"{"sessions": {}}"#);
         let found = Project::find(&inner.join("b.ipynb")).unwrap();
         assert_eq!(found, made);
-        assert_eq!(Project::passed_over(&inner), Some(dir));
-        assert_eq!(Project::passed_over(&root), None);
+        assert_eq!(Project::ignored_folder(&inner), Some(dir));
+        assert_eq!(Project::ignored_folder(&root), None);
     }
 
     #[test]

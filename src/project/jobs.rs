@@ -133,7 +133,7 @@ impl Job {
     }
 
     /// Removes what the record says of the cell that the job waits for.
-    pub fn waits_no_longer(&mut self) {
+    pub fn clear_wait(&mut self) {
         self.behind = None;
         self.behind_since = None;
         self.behind_job = None;
@@ -234,7 +234,7 @@ pub struct JobPrompt {
 /// A request of a command or a proxy to a job's recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "ask")]
-pub enum Ask {
+pub enum RecorderRequest {
     /// Interrupt the running cell, or leave the queue; the cells after it are not run.
     Interrupt {
         /// The actor who interrupts.
@@ -301,10 +301,10 @@ pub enum NoJob {
     #[error("there is no job {0}")]
     Unknown(String),
     /// Several ids begin with the given text.
-    #[error("{given} is more than one job: {}", candidates.join(", "))]
+    #[error("{prefix} is more than one job: {}", candidates.join(", "))]
     Ambiguous {
         /// The given text.
-        given: String,
+        prefix: String,
         /// Those ids.
         candidates: Vec<String>,
     },
@@ -383,28 +383,28 @@ impl Project {
         let _ = beneath::remove_file(&self.dir().join(OPEN).join(folder.id()));
     }
 
-    /// Returns the folder of the job whose id begins with `given`.
+    /// Returns the folder of the job whose id begins with `prefix`.
     ///
     /// # Errors
     /// No job's id begins so, or several do.
-    pub fn job(&self, given: &str) -> Result<JobFolder, NoJob> {
+    pub fn job(&self, prefix: &str) -> Result<JobFolder, NoJob> {
         // A recorder passes its job's whole id.
         let is_whole =
-            given.len() == ID_LENGTH && given.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let dir = self.dir().join(JOBS).join(given);
+            prefix.len() == ID_LENGTH && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let dir = self.dir().join(JOBS).join(prefix);
         if is_whole && beneath::is_file(&dir.join(RECORD)) {
             return Ok(JobFolder { dir });
         }
         let all = self.jobs();
         let matching: Vec<_> = all
             .iter()
-            .filter(|folder| given.len() >= 3 && folder.id().starts_with(given))
+            .filter(|folder| prefix.len() >= 3 && folder.id().starts_with(prefix))
             .collect();
         match matching.as_slice() {
-            [] => Err(NoJob::Unknown(given.to_owned())),
+            [] => Err(NoJob::Unknown(prefix.to_owned())),
             [folder] => Ok((*folder).clone()),
             _ => Err(NoJob::Ambiguous {
-                given: given.to_owned(),
+                prefix: prefix.to_owned(),
                 candidates: matching.iter().map(|it| it.id().to_owned()).collect(),
             }),
         }
@@ -562,13 +562,13 @@ impl JobFolder {
     }
 
     /// Records the first message that the job's recorder receives.
-    pub fn tell_ready(&self, msg_id: &str) -> io::Result<()> {
+    pub fn mark_ready(&self, msg_id: &str) -> io::Result<()> {
         beneath::replace_unsynced(&self.dir.join("ready"), msg_id.as_bytes())
     }
 
     /// Wakes the processes that watch the folder, after the record says that the job is over. If this
     /// fails, they notice it a moment later.
-    pub fn tell_over(&self) {
+    pub fn mark_over(&self) {
         let appended = beneath::append(&self.dir.join(OVER));
         let _ = appended.and_then(|mut file| file.write_all(b"\n"));
     }
@@ -579,10 +579,12 @@ impl JobFolder {
     }
 
     /// Returns when the job's record or its events were last written.
-    pub fn last_sign(&self) -> Option<Timestamp> {
+    pub fn last_written_at(&self) -> Option<Timestamp> {
         let files = [RECORD, EVENTS].map(|name| self.dir.join(name));
         let files = files.iter().filter_map(|path| beneath::metadata(path).ok());
-        let last = files.filter_map(|found| found.modified().ok()).max()?;
+        let last = files
+            .filter_map(|metadata| metadata.modified().ok())
+            .max()?;
         Timestamp::try_from(last).ok()
     }
 
@@ -668,26 +670,26 @@ impl JobFolder {
     }
 
     /// Returns the folder of the requests to the job's recorder.
-    pub fn asks_folder(&self) -> PathBuf {
+    pub fn requests_folder(&self) -> PathBuf {
         self.dir.join("asks")
     }
 
     /// Sends a request to the job's recorder.
-    pub fn ask(&self, ask: &Ask) -> io::Result<()> {
+    pub fn request(&self, request: &RecorderRequest) -> io::Result<()> {
         // The names sort in the order of the requests.
         let now = Timestamp::now().as_nanosecond();
         let name = format!("{now:024}-{}.json", std::process::id());
-        beneath::write_json(&self.asks_folder().join(name), ask)
+        beneath::write_json(&self.requests_folder().join(name), request)
     }
 
     /// Returns the requests that [`JobFolder::forget`] has not removed, oldest first, each with its
     /// file.
-    pub fn asks(&self) -> Vec<(PathBuf, Ask)> {
-        let mut paths = self.ask_files();
+    pub fn requests(&self) -> Vec<(PathBuf, RecorderRequest)> {
+        let mut paths = self.request_files();
         paths.sort();
         let read = |path: PathBuf| Some((beneath::read_json(&path, beneath::SMALL)?, path));
-        let asks = paths.into_iter().filter_map(read);
-        asks.map(|(ask, path)| (path, ask)).collect()
+        let requests = paths.into_iter().filter_map(read);
+        requests.map(|(request, path)| (path, request)).collect()
     }
 
     /// Removes a request that the recorder has handled: the command that sent it waits for that.
@@ -696,12 +698,12 @@ impl JobFolder {
     }
 
     /// Returns whether there is a request that the recorder has not taken yet.
-    pub fn has_asks(&self) -> bool {
-        !self.ask_files().is_empty()
+    pub fn has_requests(&self) -> bool {
+        !self.request_files().is_empty()
     }
 
-    fn ask_files(&self) -> Vec<PathBuf> {
-        let mut paths = beneath::paths(&self.asks_folder());
+    fn request_files(&self) -> Vec<PathBuf> {
+        let mut paths = beneath::paths(&self.requests_folder());
         paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
         paths
     }
@@ -804,12 +806,12 @@ pub(super) mod tests {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
-        let look = folder.try_lock().unwrap().expect("nobody records it");
+        let lock = folder.try_lock().unwrap().expect("nobody records it");
         let begins = {
             let folder = folder.clone();
             std::thread::spawn(move || folder.lock().unwrap())
         };
-        drop(look);
+        drop(lock);
         let recorder = begins.join().unwrap();
         assert!(recorder.is_some() && folder.has_recorder());
     }
@@ -896,21 +898,23 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn asks_are_taken_once_in_their_order() {
+    fn requests_are_taken_once_in_their_order() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
-        let asks = ["1", "2", "3"].map(|text| Ask::Reply {
+        let requests = ["1", "2", "3"].map(|text| RecorderRequest::Reply {
             text: text.to_owned(),
         });
-        asks.iter().for_each(|ask| folder.ask(ask).unwrap());
-        assert!(folder.has_asks());
-        let taken = folder.asks().into_iter().map(|(path, ask)| {
+        requests
+            .iter()
+            .for_each(|request| folder.request(request).unwrap());
+        assert!(folder.has_requests());
+        let taken = folder.requests().into_iter().map(|(path, request)| {
             folder.forget(&path);
-            ask
+            request
         });
-        assert_eq!(taken.collect::<Vec<_>>(), asks);
-        assert!(!folder.has_asks());
+        assert_eq!(taken.collect::<Vec<_>>(), requests);
+        assert!(!folder.has_requests());
         let held = folder.try_lock().unwrap();
         assert!(held.is_some() && folder.has_recorder());
         drop(held);

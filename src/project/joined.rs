@@ -18,7 +18,7 @@ use super::moved::Moves;
 /// One proxy and the front end behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Joined {
+pub struct JoinedFrontEnd {
     /// The proxy's process.
     pub pid: u32,
     /// When that process started, as the platform counts.
@@ -47,7 +47,7 @@ pub struct Joined {
     pub other: Map<String, Value>,
 }
 
-impl Joined {
+impl JoinedFrontEnd {
     /// The name of VS Code and the editors made of it, as a front end.
     pub const VS_CODE: &str = "VS Code";
 
@@ -59,7 +59,7 @@ impl Joined {
 
 impl Project {
     /// Writes or replaces a proxy's record. It means nothing after a power cut, so it is not synced.
-    pub fn write_joined(&self, joined: &Joined) -> io::Result<()> {
+    pub fn write_joined(&self, joined: &JoinedFrontEnd) -> io::Result<()> {
         self.make_folder("proxies")?;
         beneath::write_json(&self.joined_file(joined.pid), joined)
     }
@@ -73,12 +73,12 @@ impl Project {
     }
 
     /// Returns all records, of running and of killed proxies; unreadable ones are skipped.
-    pub fn list_joined(&self) -> Vec<Joined> {
+    pub fn list_joined(&self) -> Vec<JoinedFrontEnd> {
         let mut files = beneath::paths(&self.proxies_dir());
         files.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
         let all = files.iter();
         let all = all.filter_map(|path| beneath::read_json(path, beneath::SMALL));
-        let mut found: Vec<Joined> = all.collect();
+        let mut found: Vec<JoinedFrontEnd> = all.collect();
         let moves = Moves::read(self.dir());
         for joined in &mut found {
             let session = joined.session.as_ref();
@@ -102,7 +102,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         assert!(project.list_joined().is_empty());
-        let joined = Joined {
+        let joined = JoinedFrontEnd {
             pid: 41,
             start_time: 5,
             boot_id: "b".into(),

@@ -23,20 +23,20 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits for a lock that is held for moments only, as long as [`Lock::set_patience`] says.
+    /// Waits for a lock that is held for moments only, as long as [`Lock::set_timeout`] says.
     ///
     /// # Errors
     /// Another process holds the lock all the time; the error names that process if it is known.
     pub fn wait(path: &Path) -> io::Result<Self> {
-        let patience = patience();
-        Self::within(path, patience)?.ok_or_else(|| held_error(path, patience))
+        let timeout = lock_timeout();
+        Self::within(path, timeout)?.ok_or_else(|| held_error(path, timeout))
     }
 
     /// Sets how long this process waits for a lock that is held for moments only; the default is a minute.
     /// The process that holds it may have been stopped.
-    pub fn set_patience(patience: Duration) {
-        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        PATIENCE_MS.store(millis, Ordering::Relaxed);
+    pub fn set_timeout(timeout: Duration) {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        TIMEOUT_MS.store(millis, Ordering::Relaxed);
     }
 
     /// Waits for the lock, for `within` at most; `None` if other processes hold it all the time.
@@ -67,14 +67,14 @@ impl Lock {
 }
 
 /// How long [`Lock::wait`] waits, in milliseconds.
-static PATIENCE_MS: AtomicU64 = AtomicU64::new(60_000);
+static TIMEOUT_MS: AtomicU64 = AtomicU64::new(60_000);
 
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// Returns how long this process waits for a lock that is held for moments only.
-pub(super) fn patience() -> Duration {
-    Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed))
+pub(super) fn lock_timeout() -> Duration {
+    Duration::from_millis(TIMEOUT_MS.load(Ordering::Relaxed))
 }
 
 /// Takes the lock on an open file by repeated attempts until the deadline; returns whether it was taken.
@@ -99,9 +99,9 @@ pub(super) fn take(file: &File, deadline: Instant) -> io::Result<bool> {
 
 /// Returns the error for a lock that another process has held all the time.
 pub(super) fn held_error(path: &Path, waited: Duration) -> io::Error {
-    let who = holder(path).unwrap_or_else(|| "another process".to_owned());
+    let holder_name = holder(path).unwrap_or_else(|| "another process".to_owned());
     let text = format!(
-        "{} has been locked for {:.1} s by {who}",
+        "{} has been locked for {:.1} s by {holder_name}",
         path.display(),
         waited.as_secs_f32()
     );

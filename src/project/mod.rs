@@ -61,7 +61,7 @@ pub use moved::Moves;
 pub use real_path::real_path;
 pub use remove::remove_tree;
 pub use root::notebook_path;
-pub use sandbox::{Demand, Mechanism, Missing, Reached, Sandbox};
+pub use sandbox::{Mechanism, Missing, Sandbox, SandboxCheck, Strictness};
 pub use session::{
     AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,
     LocalKernel, ProcessStamp, RealSpec, RemoteKernel, ResourceLimits, Session, SharedKernel,

@@ -14,7 +14,7 @@ use super::lock::Lock;
 use super::state_folder::short_name;
 
 /// How long a command waits for another one that holds the lock.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The age at which an unused file or a cursor is removed.
 pub const FORGOTTEN: Duration = Duration::from_secs(180 * 24 * 3600);
@@ -50,7 +50,7 @@ where
 {
     let folder = file.parent().unwrap_or(file);
     beneath::make_folder(folder)?;
-    let lock = Lock::within(&folder.join("lock"), PATIENCE)?;
+    let lock = Lock::within(&folder.join("lock"), TIMEOUT)?;
     let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
     let before: Option<T> = beneath::read_json(file, beneath::SMALL);
     if before.is_none() {

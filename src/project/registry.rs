@@ -20,7 +20,7 @@ use super::state_folder::{make_private, short_name, state_folder};
 
 /// A project that had a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownProject {
     /// The folder of its notebooks.
     pub root: PathBuf,
     /// Its `state.json`.
@@ -53,7 +53,7 @@ pub struct KnownKernel {
     pub other: Map<String, Value>,
 }
 
-impl Known {
+impl KnownProject {
     /// Returns the project; `None` if its folder was removed.
     pub fn project(&self) -> Option<Project> {
         let project = Project::of_state_file(&self.state_file).ok()?;
@@ -99,7 +99,7 @@ impl Project {
     ) -> io::Result<()> {
         let file = file_of(folder, self.root());
         let before = read(&file);
-        let mut known = before.clone().unwrap_or_else(|| Known {
+        let mut known = before.clone().unwrap_or_else(|| KnownProject {
             root: self.root().to_owned(),
             state_file: self.state_file(),
             kernels: BTreeMap::new(),
@@ -127,19 +127,19 @@ impl Project {
 }
 
 /// Returns all projects that had a kernel, including those whose folders were removed.
-pub fn known() -> Vec<Known> {
+pub fn known() -> Vec<KnownProject> {
     folder().map(|folder| known_in(&folder)).unwrap_or_default()
 }
 
 /// Forgets a project.
-pub fn forget(known: &Known) {
+pub fn forget(known: &KnownProject) {
     if let Some(folder) = folder() {
         // Another process may have removed it at the same moment.
         let _ = std::fs::remove_file(file_of(&folder, &known.root));
     }
 }
 
-fn known_in(folder: &Path) -> Vec<Known> {
+fn known_in(folder: &Path) -> Vec<KnownProject> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries
         .map(|entry| entry.path())
@@ -149,7 +149,7 @@ fn known_in(folder: &Path) -> Vec<Known> {
     found
 }
 
-fn read(file: &Path) -> Option<Known> {
+fn read(file: &Path) -> Option<KnownProject> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 

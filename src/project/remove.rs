@@ -28,7 +28,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     let began = std::time::Instant::now();
     // Each pass removes one level: it moves the deeper levels up.
     while linux::pass(&top)? {
-        if began.elapsed() > linux::PATIENCE {
+        if began.elapsed() > linux::TIMEOUT {
             let why = "it is still being filled, or holds too much";
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
@@ -62,7 +62,7 @@ mod linux {
     use rustix::io::Errno;
 
     /// How long the removal of one folder may take.
-    pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+    pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Opens a folder, also one without permissions.
     pub(super) fn enter(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[serde(default)]
 pub struct Sandbox {
     /// Whether a kernel may run although a guarantee cannot be given.
-    pub demand: Demand,
+    pub demand: Strictness,
     /// The only mechanism that may be used, where the user insists on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<Mechanism>,
@@ -35,7 +35,7 @@ pub struct Sandbox {
     pub keep_scratch: bool,
     /// The result of the last start; `None` before the first start.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reached: Option<Reached>,
+    pub reached: Option<SandboxCheck>,
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -60,7 +60,7 @@ impl Sandbox {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Demand {
+pub enum Strictness {
     /// The kernel is not started.
     #[default]
     Strict,
@@ -90,7 +90,7 @@ impl Mechanism {
 
 /// The result of a start, as tested inside the sandbox before the kernel's first instruction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reached {
+pub struct SandboxCheck {
     /// The mechanism that confines the kernel.
     pub mechanism: Mechanism,
     /// The guarantees that hold.

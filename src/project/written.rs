@@ -134,7 +134,7 @@ pub(super) fn places(path: &Path) -> Vec<PathBuf> {
         parts.collect()
     };
     let mut rest: VecDeque<_> = parts(&whole).into();
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     let mut at = PathBuf::new();
     // Linux follows as many symlinks.
     let mut follows = 40;
@@ -150,15 +150,15 @@ pub(super) fn places(path: &Path) -> Vec<PathBuf> {
         match std::fs::read_link(&next) {
             Ok(target) if follows > 0 => {
                 follows -= 1;
-                found.push(next);
+                places.push(next);
                 let target = parts(&target);
                 target.into_iter().rev().for_each(|it| rest.push_front(it));
             }
             _ => at = next,
         }
     }
-    found.push(at);
-    found
+    places.push(at);
+    places
 }
 
 /// Returns the scratch folder that a path is in; each sandboxed kernel may write its own.
@@ -306,8 +306,8 @@ mod tests {
             let mut links = places(&root.join(path));
             let real = links.pop();
             assert_eq!(known.first_held(&links).is_some(), seen, "{path}");
-            let found = real_notebook(&root.join(path), || known.clone(), real_path);
-            assert_eq!(found.ok(), real.filter(|_| !seen), "{path}");
+            let result = real_notebook(&root.join(path), || known.clone(), real_path);
+            assert_eq!(result.ok(), real.filter(|_| !seen), "{path}");
         }
     }
 
@@ -342,17 +342,17 @@ mod tests {
         let known = || known.clone();
         // It is a file at the first look, and a link at the second.
         to_file();
-        let found = real_notebook(&named, known, |path| {
+        let result = real_notebook(&named, known, |path| {
             to_link();
             real_path(path)
         });
-        found.unwrap_err();
+        result.unwrap_err();
         // It is a link, and then a file again.
-        let found = real_notebook(&named, known, |path| {
+        let result = real_notebook(&named, known, |path| {
             to_file();
             real_path(path)
         });
-        found.unwrap_err();
+        result.unwrap_err();
         assert_eq!(real_notebook(&named, known, real_path).unwrap(), named);
     }
 
@@ -362,8 +362,8 @@ mod tests {
             shelf: Some("/s/nb/scratch".into()),
             ..AllWritten::default()
         };
-        let found = known.decides(Path::new("/s/nb/scratch/a-1/home/env/bin/python"));
-        assert_eq!(found.unwrap().folder, Path::new("/s/nb/scratch/a-1"));
+        let result = known.decides(Path::new("/s/nb/scratch/a-1/home/env/bin/python"));
+        assert_eq!(result.unwrap().folder, Path::new("/s/nb/scratch/a-1"));
         assert!(known.decides(Path::new("/s/nb/scratch")).is_none());
         assert!(known.decides(Path::new("/p/scratch/a-1/x")).is_none());
     }

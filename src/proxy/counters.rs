@@ -127,7 +127,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::project::counters::{Channels, Passed};
+    use crate::project::counters::{Channels, MessageCount};
 
     #[test]
     fn each_direction_and_channel_has_its_own_count() {
@@ -137,7 +137,7 @@ mod tests {
         counters.count_message(Direction::FromKernel, Channel::Iopub, 7);
         counters.count_lost(3);
         let totals = counters.snapshot();
-        let passed = |messages, bytes| Passed { messages, bytes };
+        let passed = |messages, bytes| MessageCount { messages, bytes };
         assert_eq!(totals.to_kernel.shell, passed(1, 10));
         assert_eq!(totals.from_kernel.iopub, passed(2, 12));
         assert_eq!(totals.from_kernel.total(), passed(2, 12));

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::variables::Variables;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::session_name;
 use crate::route::FrontEnd;
 
@@ -42,7 +42,7 @@ impl DetectedFrontEnd {
         let explicit_name = variables.get(NAME_VARIABLE).filter(|it| !it.is_empty());
         let name = match (explicit_name, vs_code, server, client) {
             (Some(name), ..) => name.to_string_lossy().into_owned(),
-            (_, true, ..) => Joined::VS_CODE.to_owned(),
+            (_, true, ..) => JoinedFrontEnd::VS_CODE.to_owned(),
             (_, _, true, _) => "JupyterLab".to_owned(),
             (.., true) => "Jupyter".to_owned(),
             _ => "a Jupyter client".to_owned(),

@@ -138,8 +138,8 @@ impl Log {
             })
         };
         let kind = match execution.phase {
-            Phase::EndedOutside { raised: true } => end(Outcome::SeenError),
-            Phase::EndedOutside { raised: false } => end(Outcome::Seen),
+            Phase::EndedOutside { raised: true } => end(Outcome::ObservedError),
+            Phase::EndedOutside { raised: false } => end(Outcome::ObservedOk),
             Phase::Ended(status) => end(Outcome::of_word(&status)),
             Phase::Prompted(prompt) => EventKind::Prompted {
                 msg_id: execution.msg_id,
@@ -148,10 +148,10 @@ impl Log {
             Phase::Answered => EventKind::Answered {
                 msg_id: execution.msg_id,
             },
-            Phase::Sent => EventKind::Asked(start()),
-            Phase::BegunOutside => EventKind::Seen(start()),
+            Phase::Sent => EventKind::Requested(start()),
+            Phase::BegunOutside => EventKind::BegunOutside(start()),
         };
-        if matches!(kind, EventKind::Asked(_) | EventKind::Seen(_)) {
+        if matches!(kind, EventKind::Requested(_) | EventKind::BegunOutside(_)) {
             started.insert(key, Instant::now());
         }
         // An execution from outside this front end is attributed to the user name in its header.

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
 use crate::kernel::shell::quote;
-use crate::lifecycle::death::{clock, mend};
+use crate::lifecycle::death::{clock, fix_command};
 use crate::project::jobs::Job;
 use crate::project::{Ended, Session};
 use crate::route::Ending;
@@ -44,7 +44,7 @@ pub(super) fn died(target: &Target, ended: Option<&Ended>) -> Ending {
         "The shared kernel of {} {}. Outputs until then are kept. Start it, and run again what had run: {}",
         target.key,
         death_and_loss(ended),
-        mend(&target.notebook())
+        fix_command(&target.notebook())
     );
     Ending::new("KernelDied", text)
 }

@@ -89,7 +89,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn serve(launch: Launch) -> anyhow::Result<()> {
     // The loop has one thread: a lock that another process holds for long must not block it.
-    Lock::set_patience(LOCK_TIMEOUT);
+    Lock::set_timeout(LOCK_TIMEOUT);
     raise_descriptors();
     let signals = stop::Signals::register().context("cannot handle signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -8,12 +8,12 @@ use super::storage::FileWork;
 use crate::kernel::process::Process;
 use crate::project::Project;
 use crate::project::counters::Counters;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 
 /// This proxy's record in `.nb/proxies/`; [`Presence::withdraw`] removes it.
 pub(super) struct Presence {
     project: Project,
-    record: RefCell<Joined>,
+    record: RefCell<JoinedFrontEnd>,
     stage: Cell<RecordStage>,
     work: Rc<FileWork>,
     failures: FailureLog,
@@ -42,7 +42,7 @@ impl Presence {
         work: Rc<FileWork>,
     ) -> Self {
         let process = Process::current();
-        let record = Joined {
+        let record = JoinedFrontEnd {
             pid: process.pid,
             start_time: process.start_time,
             boot_id: process.boot_id,

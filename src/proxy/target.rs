@@ -249,7 +249,7 @@ impl Target {
 
 /// Returns a sentence about a `.nb` folder that is not used, or an empty string.
 fn unused_folder_notice(path: &Path) -> String {
-    Project::passed_over(path).map_or_else(String::new, |dir| {
+    Project::ignored_folder(path).map_or_else(String::new, |dir| {
         format!(
             "\n{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
             dir.display(),

@@ -22,7 +22,7 @@ pub(super) struct KernelConnection {
     /// Whether iopub messages were read from the socket that the bridge has not been given yet.
     is_iopub_behind: bool,
     /// The identity of the proxy's own sockets.
-    own: ClientId,
+    client_id: ClientId,
     shell: ShellProbe,
 }
 
@@ -51,13 +51,13 @@ struct ShellProbe {
 
 impl KernelConnection {
     /// Makes the connection to a kernel that has not started yet.
-    pub(super) fn new(own: ClientId) -> Self {
+    pub(super) fn new(client_id: ClientId) -> Self {
         Self {
             kernel: Kernel::Awaited,
             generation: 0,
             iopub: Iopub::Down,
             is_iopub_behind: false,
-            own,
+            client_id,
             shell: ShellProbe::default(),
         }
     }
@@ -66,8 +66,8 @@ impl KernelConnection {
         &self.kernel
     }
 
-    pub(super) fn own(&self) -> &ClientId {
-        &self.own
+    pub(super) fn client_id(&self) -> &ClientId {
+        &self.client_id
     }
 
     pub(super) fn generation(&self) -> u64 {
@@ -103,7 +103,7 @@ impl KernelConnection {
     pub(super) fn open_links(&self, out: &mut Output) {
         for channel in [Channel::Control, Channel::Shell] {
             out.push(Action::OpenLink {
-                client: self.own.clone(),
+                client: self.client_id.clone(),
                 channel,
             });
         }
@@ -117,7 +117,7 @@ impl KernelConnection {
         chosen: impl Fn(&ClientId, Channel) -> bool,
     ) -> Vec<(ClientId, Channel, Verified)> {
         let mut unsent = out.take_unsent(chosen);
-        unsent.retain(|(client, _, _)| *client != self.own);
+        unsent.retain(|(client, _, _)| *client != self.client_id);
         unsent
     }
 
@@ -178,7 +178,7 @@ impl KernelConnection {
     ) -> Option<Key> {
         let message = out.synthetic.request(msg_type, &json!({}));
         let key = message.header().ok().and_then(|header| Key::of(&header));
-        out.send(&self.own, channel, message);
+        out.send(&self.client_id, channel, message);
         key
     }
 

@@ -12,7 +12,7 @@ use super::record::ServerKind;
 /// How long a user's server may take to start or to stop.
 const SPAWN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The pause between two looks at a server that starts or stops.
+/// The pause between two checks of a server that starts or stops.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest line of a hub's progress, in bytes.

@@ -95,7 +95,7 @@ struct Shared {
     replays: RefCell<Replays>,
     /// For each identity without a correctly signed message, the channels on which it is connected.
     ///
-    /// Any process that can reach a port can announce any identity. So the handler is not told of an identity
+    /// Any process that can reach a port can announce any identity. So the handler does not learn of an identity
     /// until it has proven that it knows the key.
     unauthenticated: RefCell<HashMap<Bytes, Vec<Channel>>>,
     handler: Rc<dyn EndpointHandler>,

@@ -46,7 +46,8 @@ pub(crate) enum Task {
         state_file: PathBuf,
         key: String,
         by: String,
-        patience_ms: u64,
+        #[serde(rename = "patience_ms")]
+        timeout_ms: u64,
     },
     /// Run a job's cells and record their outputs.
     Record {

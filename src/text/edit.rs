@@ -29,12 +29,12 @@ pub(crate) fn text(answer: &EditAnswer) -> String {
 fn runs(changes: &[CellChange]) -> Vec<CellChange> {
     let mut runs: Vec<CellChange> = Vec::new();
     for change in changes {
-        let is_text = |it: &CellChange| matches!(it.what, ChangeKind::Edited | ChangeKind::Nothing);
+        let is_text = |it: &CellChange| matches!(it.kind, ChangeKind::Edited | ChangeKind::Nothing);
         match runs.last_mut() {
             Some(last) if last.cell == change.cell && is_text(last) && is_text(change) => {
                 last.after = change.after;
-                if change.what == ChangeKind::Edited {
-                    last.what = ChangeKind::Edited;
+                if change.kind == ChangeKind::Edited {
+                    last.kind = ChangeKind::Edited;
                 }
             }
             _ => runs.push(change.clone()),
@@ -52,7 +52,7 @@ fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String)
     let conflict = conflicts.find(of_it);
     let their_text = conflict.and_then(|it| it.theirs.as_deref());
     let is_theirs = cell.is_some_and(|cell| their_text == Some(&*cell.source()));
-    let verb = match change.what {
+    let verb = match change.kind {
         // The cell holds what another program saved, and nothing of this edit.
         _ if is_theirs => "kept",
         ChangeKind::Nothing => "unchanged",
@@ -69,7 +69,7 @@ fn described(change: &CellChange, answer: &EditAnswer) -> (&'static str, String)
         Some(_) if !is_theirs => " (only part of the edit)",
         _ => "",
     };
-    let cell = match change.what {
+    let cell = match change.kind {
         ChangeKind::Removed => format!("{cell} (was {index})"),
         _ => format!("{index} {cell}{in_part}"),
     };
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::editing::edit::Done;
+    use crate::editing::edit::EditOutcome;
     use crate::editing::notebook_file::NotebookFile;
     use crate::notebook::{Document, Operation, merge};
 
@@ -109,7 +109,7 @@ mod tests {
         let operations = operations.unwrap();
         let (mine, changes) = before.applied(&operations, &mut String::new).unwrap();
         let merged = merge(&before, &theirs, &mine, &|_| false);
-        let outcome = Done {
+        let outcome = EditOutcome {
             changes,
             conflicts: merged.conflicts,
             document: merged.document,

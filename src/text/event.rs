@@ -18,8 +18,8 @@ pub(crate) fn line(event: &Event) -> String {
 
 fn description(kind: &EventKind) -> String {
     match kind {
-        EventKind::Asked(start) => format!("asked the kernel to run {}", labels::label(start)),
-        EventKind::Seen(start) => format!("the kernel runs {}", labels::label(start)),
+        EventKind::Requested(start) => format!("asked the kernel to run {}", labels::label(start)),
+        EventKind::BegunOutside(start) => format!("the kernel runs {}", labels::label(start)),
         EventKind::Prompted { prompt, .. } => format!("was asked for input: {prompt}"),
         EventKind::Answered { .. } => "answered".to_owned(),
         EventKind::Done(end) => {

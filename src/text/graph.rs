@@ -50,8 +50,8 @@ fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
     let unknown = cell.unknown.iter().map(|it| (it.line, it.text.clone()));
     let problem = cell.problem.iter();
     let problem = problem.map(|it| (it.line, format!("not understood: {}", it.text)));
-    for (line, what) in problem.chain(undefined).chain(unknown) {
-        text.push_str(&format!("     line {line}: {what}\n"));
+    for (line, message) in problem.chain(undefined).chain(unknown) {
+        text.push_str(&format!("     line {line}: {message}\n"));
     }
 }
 

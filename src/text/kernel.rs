@@ -148,8 +148,8 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
         let next = quote(&session.notebook);
         match kernel.state {
             "died" => {
-                let text = death::words(&status.key, ended);
-                let fix = death::mend(&session.notebook);
+                let text = death::description(&status.key, ended);
+                let fix = death::fix_command(&session.notebook);
                 lines.push(format!("  {text} next: {fix}"));
                 lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
             }

@@ -8,7 +8,7 @@ use crate::project::event::{NotebookChange, Outcome, ToolCall};
 
 /// Returns an entry's line.
 pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
-    let by = match (&entry.what, entry.by.as_deref()) {
+    let by = match (&entry.event, entry.by.as_deref()) {
         (LogEvent::Saved(_), None) => "somebody",
         (_, None) => "",
         (_, Some(by)) => by,
@@ -18,7 +18,7 @@ pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
         by => format!("{by} "),
     };
     let at = moment(entry.at);
-    format!("{at}  {actor}{}", description(&entry.what, notebook))
+    format!("{at}  {actor}{}", description(&entry.event, notebook))
 }
 
 fn description(event: &LogEvent, notebook: &str) -> String {
@@ -119,7 +119,7 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
         Some(Outcome::Withdrawn) => ": it was withdrawn",
         Some(Outcome::Aborted) => ": it was not run, since one before it failed",
         Some(Outcome::KernelDied) => ": the kernel ended",
-        Some(Outcome::Unseen) => ": its end was not seen",
+        Some(Outcome::Unobserved) => ": its end was not seen",
         Some(_) => ": how it ended is not known",
     };
     let source = labels::source(it.code.as_deref());
@@ -150,7 +150,7 @@ pub(super) fn changes(it: &NotebookChange) -> String {
     const MOST: usize = 4;
     let mut parts: Vec<String> = Vec::new();
     for step in it.changes.iter().take(MOST) {
-        let verb = match step.what {
+        let verb = match step.kind {
             ChangeKind::Inserted => "inserted",
             ChangeKind::Edited => "edited",
             ChangeKind::Removed => "removed",
@@ -159,7 +159,7 @@ pub(super) fn changes(it: &NotebookChange) -> String {
             ChangeKind::Outputs => "brought back the outputs of",
             ChangeKind::Nothing => continue,
         };
-        let revisions = match (step.what, step.before, step.after) {
+        let revisions = match (step.kind, step.before, step.after) {
             (ChangeKind::Edited, Some(before), Some(after)) => format!(" {before} → {after}"),
             (ChangeKind::Inserted, _, Some(revision))
             | (ChangeKind::Removed, Some(revision), _) => {
@@ -168,7 +168,7 @@ pub(super) fn changes(it: &NotebookChange) -> String {
             _ => String::new(),
         };
         let cell = &step.cell;
-        parts.push(match step.what {
+        parts.push(match step.kind {
             ChangeKind::Moved => format!("{verb} {cell} to {}", step.index),
             _ => format!("{verb} {cell}{revisions}"),
         });

@@ -17,7 +17,7 @@ pub(crate) mod sandbox;
 pub(crate) mod vars;
 
 /// Formats a count: `1 line`, `3 lines`.
-pub(crate) fn count(count: usize, what: &str) -> String {
+pub(crate) fn count(count: usize, unit: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+    format!("{count} {unit}{plural}")
 }

@@ -61,9 +61,9 @@ fn changed(summary: &ConflictSummary, cell: Option<&str>) -> Vec<String> {
     let mut lines: Vec<_> = lines.collect();
     if summary.left_out > 0 {
         let s = if summary.left_out == 1 { "" } else { "s" };
-        let look = cell.map_or_else(String::new, |cell| format!(": nb cell {cell}"));
+        let command = cell.map_or_else(String::new, |cell| format!(": nb cell {cell}"));
         lines.push(format!(
-            "  … {} more changed line{s}{look}",
+            "  … {} more changed line{s}{command}",
             summary.left_out
         ));
     }

@@ -313,7 +313,7 @@ fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
         "kernel_died" => {
             format!(
                 "next: {} | nb log --kernel -n {notebook}",
-                death::mend(&job.path)
+                death::fix_command(&job.path)
             )
         }
         "no_kernel" => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::api::caller::{Caller, Given};
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::problem::Problem;
 use crate::api::root::Root;
 
@@ -15,12 +15,16 @@ pub(super) struct Callers {
     root: Root,
     /// The name under which the pages act.
     name: String,
-    tell: fn(&str),
+    progress: fn(&str),
 }
 
 impl Callers {
-    pub(super) fn new(root: Root, name: String, tell: fn(&str)) -> Self {
-        Self { root, name, tell }
+    pub(super) fn new(root: Root, name: String, progress: fn(&str)) -> Self {
+        Self {
+            root,
+            name,
+            progress,
+        }
     }
 
     /// Returns the name under which the pages act.
@@ -64,13 +68,13 @@ impl Callers {
     }
 
     fn caller_of(&self, notebook: Option<PathBuf>, name: String) -> Result<Caller, Problem> {
-        Caller::of(Given {
+        Caller::of(CallerSettings {
             notebook,
             name: Some(name),
             on_terminal: true,
-            here: self.root.folder().to_owned(),
+            working_dir: self.root.folder().to_owned(),
             command: "nb".to_owned(),
-            tell: self.tell,
+            progress: self.progress,
             gets_json: true,
             has_own_thread: false,
         })

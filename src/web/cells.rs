@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::notebook_request::{Needs, NotebookCall, route};
+use super::notebook_request::{NotebookCall, Precondition, route};
 use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
@@ -25,21 +25,21 @@ const DELETED_MAX: usize = 50;
 
 pub(super) fn routes() -> Router<Arc<WebServer>> {
     let path = |rest: &str| format!("/api/notebooks/{{id}}{rest}");
-    let cell_routes = get(route(Needs::Cell, cell))
-        .put(route(Needs::Revision, edit))
-        .delete(route(Needs::Revision, remove));
-    let move_route = post(route(Needs::Revision, move_cell));
+    let cell_routes = get(route(Precondition::Cell, cell))
+        .put(route(Precondition::Revision, edit))
+        .delete(route(Precondition::Revision, remove));
+    let move_route = post(route(Precondition::Revision, move_cell));
     Router::new()
-        .route(&path(""), get(route(Needs::Notebook, notebook)))
-        .route(&path("/cells"), post(route(Needs::Notebook, insert)))
+        .route(&path(""), get(route(Precondition::Notebook, notebook)))
+        .route(&path("/cells"), post(route(Precondition::Notebook, insert)))
         .route(&path("/cells/{cell}"), cell_routes)
         .route(&path("/cells/{cell}/move"), move_route)
-        .route(&path("/cells/{cell}/attachments"), get(route(Needs::Cell, attachments)))
+        .route(&path("/cells/{cell}/attachments"), get(route(Precondition::Cell, attachments)))
         // A deleted cell comes back.
-        .route(&path("/cells/{cell}/restore"), post(route(Needs::Notebook, restore)))
-        .route(&path("/widgets"), get(route(Needs::Notebook, widgets)))
-        .route(&path("/undo"), post(route(Needs::Notebook, undo)))
-        .route(&path("/deleted"), get(route(Needs::Notebook, deleted)))
+        .route(&path("/cells/{cell}/restore"), post(route(Precondition::Notebook, restore)))
+        .route(&path("/widgets"), get(route(Precondition::Notebook, widgets)))
+        .route(&path("/undo"), post(route(Precondition::Notebook, undo)))
+        .route(&path("/deleted"), get(route(Precondition::Notebook, deleted)))
 }
 
 /// How many notebooks are read at a time: each is whole in memory, and many pages read at once what has changed.

@@ -12,7 +12,7 @@ use crate::project::event::Event;
 use crate::project::fresh_id;
 use crate::project::jobs::JobPrompt;
 
-/// How many messages wait for a page that does not read. When there are more, the page is told to load all anew.
+/// How many messages wait for a page that does not read. If there are more, the page gets a request to load all anew.
 const WAITING_MAX: usize = 256;
 
 /// How many bytes of earlier messages are kept for pages that connect again.

@@ -82,10 +82,10 @@ impl NotebookFollower {
             return Ok(());
         }
         let events = api::events(&caller, EventsRequest::default()).await?;
-        let Some(concerned) = caller.concerned() else {
+        let Some(target) = caller.target_notebook() else {
             return Ok(());
         };
-        let project = concerned.project.clone();
+        let project = target.project.clone();
         {
             let projects = &mut self.set().projects;
             if projects.len() >= FOLLOWED_MAX || !projects.insert(project.root().to_owned()) {
@@ -179,7 +179,7 @@ impl NotebookFollower {
 /// Returns the job that begins, or goes on, with an event.
 fn job_of(event: &Event) -> Option<&str> {
     match &event.kind {
-        EventKind::Asked(start) => start.job.as_deref(),
+        EventKind::Requested(start) => start.job.as_deref(),
         _ => None,
     }
 }
@@ -294,7 +294,7 @@ impl OutputCollector {
 }
 
 impl JobObserver for OutputCollector {
-    fn happens(&self, event: &JobEvent<'_>) {
+    fn on_event(&self, event: &JobEvent<'_>) {
         let JobEvent::Output(event) = event else {
             return;
         };

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::notebook_request::{Needs, NotebookCall, route};
+use super::notebook_request::{NotebookCall, Precondition, route};
 use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
@@ -35,18 +35,30 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
     let path = |rest: &str| format!("/api/notebooks/{{id}}/{rest}");
     Router::new()
         .route("/api/notebooks", get(notebooks))
-        .route(&path("log"), get(route(Needs::Notebook, log)))
-        .route(&path("kernel"), get(route(Needs::Notebook, status)))
-        .route(&path("variables"), get(route(Needs::Notebook, variables)))
-        .route(&path("jobs"), get(route(Needs::Notebook, jobs)))
-        .route(&path("graph"), get(route(Needs::Notebook, graph)))
-        .route(&path("plan"), get(route(Needs::Notebook, plan)))
-        .route(&path("open"), post(route(Needs::Nothing, open)))
-        .route(&path("run"), post(route(Needs::Notebook, run)))
-        .route(&path("reply"), post(route(Needs::Notebook, reply)))
-        .route(&path("interrupt"), post(route(Needs::Notebook, interrupt)))
-        .route(&path("restart"), post(route(Needs::Notebook, restart)))
-        .route(&path("shutdown"), post(route(Needs::Notebook, shutdown)))
+        .route(&path("log"), get(route(Precondition::Notebook, log)))
+        .route(&path("kernel"), get(route(Precondition::Notebook, status)))
+        .route(
+            &path("variables"),
+            get(route(Precondition::Notebook, variables)),
+        )
+        .route(&path("jobs"), get(route(Precondition::Notebook, jobs)))
+        .route(&path("graph"), get(route(Precondition::Notebook, graph)))
+        .route(&path("plan"), get(route(Precondition::Notebook, plan)))
+        .route(&path("open"), post(route(Precondition::Nothing, open)))
+        .route(&path("run"), post(route(Precondition::Notebook, run)))
+        .route(&path("reply"), post(route(Precondition::Notebook, reply)))
+        .route(
+            &path("interrupt"),
+            post(route(Precondition::Notebook, interrupt)),
+        )
+        .route(
+            &path("restart"),
+            post(route(Precondition::Notebook, restart)),
+        )
+        .route(
+            &path("shutdown"),
+            post(route(Precondition::Notebook, shutdown)),
+        )
 }
 
 /// `GET /api/notebooks`

@@ -70,7 +70,7 @@ pub struct WebOptions {
     /// Which assistant answers.
     pub assistant: AssistantChoice,
     /// Receives a line for each thing that a request waits for.
-    pub tell: fn(&str),
+    pub progress: fn(&str),
 }
 
 /// The addresses of the page, each with a token.
@@ -81,7 +81,7 @@ pub struct PageAddress {
     pub once: Zeroizing<String>,
 }
 
-/// Serves the page until the process is told to end (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
+/// Serves the page until a signal ends the process (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
 /// The root is no folder, the notebook is not below it, the port is not free, the kept token cannot be read, or the named
@@ -113,7 +113,10 @@ pub async fn serve(
     let stored_token = stored_token.map(|(_, token)| token);
     let (access, tokens) = Access::new(address.ip(), address.port(), stored_token);
     let name = options.name.unwrap_or_else(|| PERSON_NAME.to_owned());
-    let server = WebServer::new(Callers::new(root, name, options.tell), options.assistant);
+    let server = WebServer::new(
+        Callers::new(root, name, options.progress),
+        options.assistant,
+    );
     let [url, once] = tokens.map(|token| {
         let token = utf8_percent_encode(&token, http::ESCAPED);
         Zeroizing::new(format!("http://{address}/?token={token}{fragment}"))

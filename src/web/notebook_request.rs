@@ -71,7 +71,7 @@ impl NotebookCall {
     /// Reads the body.
     ///
     /// # Errors
-    /// It is not what is meant.
+    /// The request is another one than expected.
     pub(super) fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
         read(&self.request.headers, &self.request.body)
     }
@@ -98,7 +98,7 @@ impl NotebookCall {
 
 /// What must be there before a request is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(super) enum Precondition {
     /// Nothing: the notebook may be made.
     Nothing,
     /// The notebook.
@@ -111,28 +111,33 @@ pub(super) enum Needs {
 
 /// Makes the handler of a route from what it does.
 pub(super) fn route<F>(
-    needs: Needs,
+    precondition: Precondition,
     work: fn(NotebookCall) -> F,
 ) -> impl Fn(NotebookRequest) -> BoxFuture<'static, Response> + Clone
 where
     F: Future<Output = Result<Reply, Problem>> + 'static,
 {
-    move |request| Box::pin(serve(request, needs, work))
+    move |request| Box::pin(serve(request, precondition, work))
 }
 
-async fn serve<F>(request: NotebookRequest, needs: Needs, work: fn(NotebookCall) -> F) -> Response
+async fn serve<F>(
+    request: NotebookRequest,
+    precondition: Precondition,
+    work: fn(NotebookCall) -> F,
+) -> Response
 where
     F: Future<Output = Result<Reply, Problem>> + 'static,
 {
-    let if_rev = match needs {
-        Needs::Revision => match if_match(&request.headers) {
+    let if_rev = match precondition {
+        Precondition::Revision => match if_match(&request.headers) {
             Ok(if_rev) => if_rev,
             Err(reply) => return reply.into_response(),
         },
         _ => None,
     };
-    let must_exist = needs != Needs::Nothing;
-    let cell = matches!(needs, Needs::Cell | Needs::Revision).then(|| request.path.cell.clone());
+    let must_exist = precondition != Precondition::Nothing;
+    let cell = matches!(precondition, Precondition::Cell | Precondition::Revision)
+        .then(|| request.path.cell.clone());
     let cell = cell.flatten().map(CellSelector::Id);
     let (server, id) = (request.server.clone(), request.path.id.clone());
     let work = move |caller| {

@@ -99,7 +99,7 @@ pub(super) fn field(query: Option<&str>, name: &str) -> Option<String> {
 /// Reads the body of a request; a missing one counts as an empty object.
 ///
 /// # Errors
-/// It is not what is meant, or its type is not JSON: a form of another page could send any text.
+/// The body is another one than expected, or its type is not JSON: a form of another page could send any text.
 pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Problem> {
     let value = headers.get(header::CONTENT_TYPE);
     let value = value.and_then(|value| value.to_str().ok()?.split(';').next());
@@ -117,7 +117,7 @@ pub(super) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Re
 /// Reads the body of a request, whatever its type; a missing one counts as an empty object.
 ///
 /// # Errors
-/// It is not what is meant.
+/// The request is another one than expected.
 pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
     let body: &[u8] = if body.is_empty() { b"{}" } else { body };
     let read = serde_json::from_slice(body);

@@ -20,7 +20,7 @@ use super::server::WebServer;
 /// The longest message from a page, in bytes. Pages send none.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// How often a page is asked whether it is still there, and told that the server is.
+/// How often the server sends a page a ping, which the page has to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long a page may be silent, and take no message.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use nb::api::caller::{Caller, Given};
+use nb::api::caller::{Caller, CallerSettings};
 use nb::api::problem::{Problem, ProblemKind};
 use nb::api::{self, CellRequest, CellsRequest, DiffBase, DiffRequest};
 use nb::api::{
@@ -87,7 +87,7 @@ async fn while_the_state_is_locked(request: impl AsyncFnOnce(&Caller) -> Result<
     project
         .update(|state| state.sessions.insert("a.ipynb".to_owned(), session))
         .expect("record a session");
-    Lock::set_patience(Duration::from_secs(3));
+    Lock::set_timeout(Duration::from_secs(3));
     let lock = Lock::wait(&project.dir().join("state.lock")).expect("lock the state");
     let unlock = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -183,17 +183,17 @@ fn call_all() {
 }
 
 fn caller(folder: &Path) -> Caller {
-    let given = Given {
+    let settings = CallerSettings {
         notebook: Some(folder.join("a.ipynb")),
         name: Some("ada".to_owned()),
         on_terminal: false,
-        here: folder.to_owned(),
+        working_dir: folder.to_owned(),
         command: "nb".to_owned(),
-        tell: |_| {},
+        progress: |_| {},
         gets_json: false,
         has_own_thread: false,
     };
-    Caller::of(given).expect("a caller")
+    Caller::of(settings).expect("a caller")
 }
 
 async fn call(caller: &Caller, name: &str, notebook: &Path, at: usize) -> Result<(), Problem> {

@@ -14,7 +14,7 @@ use crate::ports::free_port;
 use crate::python;
 
 /// Long enough for a kernel on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A kernel for one test, killed at the end.
 pub(crate) struct Kernel {
@@ -51,7 +51,7 @@ impl Kernel {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect_when_up(&self.info, "tests", PATIENCE)
+        Client::connect_when_up(&self.info, "tests", TIMEOUT)
             .await
             .unwrap_or_else(|error| panic!("{} does not come up: {error}", self.file.display()))
     }
@@ -97,7 +97,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
         .build()
         .expect("make a runtime")
         .block_on(async {
-            tokio::time::timeout(2 * PATIENCE, test)
+            tokio::time::timeout(2 * TIMEOUT, test)
                 .await
                 .expect("the test hangs")
         })
@@ -135,7 +135,7 @@ fn a_kernel_answers_over_tcp_and_over_unix_sockets() {
             let mut client = kernel.client().await;
             for channel in [Channel::Shell, Channel::Control] {
                 let info = client
-                    .kernel_info(channel, PATIENCE)
+                    .kernel_info(channel, TIMEOUT)
                     .await
                     .expect("it says its name");
                 let content: serde_json::Value =
@@ -272,7 +272,7 @@ fn a_running_cell_is_interrupted() {
             "{outcome:?}"
         );
         // Interrupt in the other way; the kernel stays alive.
-        client.interrupt(PATIENCE).await.expect("it answers");
+        client.interrupt(TIMEOUT).await.expect("it answers");
         let (outputs, _) = execute(&mut client, "print('alive')").await;
         assert_eq!(text(&outputs, "stdout"), "alive\n");
     });
@@ -319,7 +319,7 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
                 matches!(outcome.end, RequestEnd::KernelGone(_)),
                 "{outcome:?}"
             );
-            let after = client.kernel_info(Channel::Shell, PATIENCE).await;
+            let after = client.kernel_info(Channel::Shell, TIMEOUT).await;
             assert!(
                 matches!(after, Err(ClientError::KernelGone(_))),
                 "{after:?}"
@@ -415,8 +415,8 @@ fn shutdown_ends_the_kernel() {
     run(async {
         let mut kernel = Kernel::start(Transport::Tcp);
         let mut client = kernel.client().await;
-        client.shutdown(false, PATIENCE).await.expect("it agrees");
-        let deadline = Instant::now() + PATIENCE;
+        client.shutdown(false, TIMEOUT).await.expect("it agrees");
+        let deadline = Instant::now() + TIMEOUT;
         while kernel.process.try_wait().expect("look at it").is_none() {
             assert!(Instant::now() < deadline, "it agreed, and goes on");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -446,7 +446,7 @@ fn through_nb_proxy_everything_is_as_it_is_directly() {
             .stdin(Stdio::null())
             .spawn()
             .expect("start nb-proxy");
-        let mut client = Client::connect_when_up(&info, "tests", PATIENCE)
+        let mut client = Client::connect_when_up(&info, "tests", TIMEOUT)
             .await
             .expect("the proxy comes up");
         let (outputs, outcome) = execute(&mut client, "print(x)\nx = 'the person'").await;

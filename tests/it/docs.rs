@@ -406,7 +406,7 @@ impl Shell {
         );
         let written = self.input.write_all(script.as_bytes());
         written.expect("write the command");
-        let code = self.ends.recv_timeout(PATIENCE);
+        let code = self.ends.recv_timeout(TIMEOUT);
         let text = std::fs::read(&self.printed).expect("read what was printed");
         let text = String::from_utf8(text).expect("UTF-8");
         let code = code.unwrap_or_else(|_| panic!("no end of: {command}\n{text}"));
@@ -469,7 +469,7 @@ const WAITS: &str = r"^(job [0-9a-f]+ · .* · (queued|running)|waiting behind .
 const ID: &str = r"\b[0-9a-f]{4,}\b";
 
 /// How long a command of a page may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns the text of `docs/cli.md`.
 fn reference() -> String {

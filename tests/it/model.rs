@@ -116,12 +116,12 @@ impl Scripted {
 
 /// A request that the provider got.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub head: String,
     pub body: Value,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// Returns the texts of the results in the last message.
     pub fn results(&self) -> Vec<String> {
         let last = self.body["messages"]
@@ -144,7 +144,7 @@ impl Asked {
 /// A provider, whose thread ends with the test.
 pub struct ModelServer {
     pub base: String,
-    asked: Receiver<Asked>,
+    asked: Receiver<ReceivedRequest>,
 }
 
 impl ModelServer {
@@ -176,13 +176,13 @@ impl ModelServer {
 
     /// Returns the next request.
     #[track_caller]
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> ReceivedRequest {
         let asked = self.asked.recv_timeout(Duration::from_secs(60));
         asked.expect("the provider is asked")
     }
 }
 
-fn answer_to(mut stream: &TcpStream, answer: &Scripted, asked: &Sender<Asked>) {
+fn answer_to(mut stream: &TcpStream, answer: &Scripted, asked: &Sender<ReceivedRequest>) {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -196,7 +196,7 @@ fn answer_to(mut stream: &TcpStream, answer: &Scripted, asked: &Sender<Asked>) {
     let mut body = vec![0; length.expect("a number")];
     reader.read_exact(&mut body).expect("read the body");
     let body = serde_json::from_slice(&body).expect("the body is JSON");
-    let _ = asked.send(Asked { head, body });
+    let _ = asked.send(ReceivedRequest { head, body });
     let mut head = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", answer.status);
     head += "Content-Type: text/event-stream\r\n";
     for (name, value) in &answer.headers {

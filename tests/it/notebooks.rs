@@ -87,7 +87,7 @@ fn edited(
         "move" => document.move_cell(at, to),
         _ => document.clear_outputs(at),
     };
-    changed.map(|changed| changed.what)
+    changed.map(|changed| changed.kind)
 }
 
 /// Checks that an edit left all bytes except the cell's.
@@ -347,7 +347,7 @@ fn commands(name: &str, text: &[u8], seed: usize) -> usize {
         force: false,
         now: true,
         must_have_seen: false,
-        tell: |_| {},
+        progress: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
         shows_whole: false,

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use nb::client::{Execute, ExecutionEvent as ClientEvent};
 use nb::execution::run::{
-    Audience, ExecutionEvent, OutputMessage, Prompt, Ran, RunError, RunOptions, Runner,
+    ExecutionEvent, FinishedRun, OutputMessage, Prompt, RunError, RunObserver, RunOptions, Runner,
 };
 use nb::project::event::{EventKind, Outcome};
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
 use tokio::sync::Notify;
 
-use crate::client::{Kernel, PATIENCE, run as block_on};
+use crate::client::{Kernel, TIMEOUT, run as block_on};
 
 /// An observer that records everything, answers from a list, and interrupts on request.
 #[derive(Default)]
@@ -29,8 +29,8 @@ struct Listener {
     activity: Notify,
 }
 
-impl Audience for Listener {
-    fn sees(&self, event: &ExecutionEvent) {
+impl RunObserver for Listener {
+    fn on_event(&self, event: &ExecutionEvent) {
         let text = match (event, event.output()) {
             (_, Some(OutputMessage::Stream(stream))) => {
                 self.printed.borrow_mut().push_str(&stream.text);
@@ -48,7 +48,7 @@ impl Audience for Listener {
         }
     }
 
-    async fn answers(&self, prompt: Prompt) -> Option<String> {
+    async fn answer(&self, prompt: Prompt) -> Option<String> {
         self.asked.borrow_mut().push(prompt.prompt);
         if self.interrupts_at.is_some() {
             std::future::pending::<()>().await;
@@ -56,7 +56,7 @@ impl Audience for Listener {
         self.answers.borrow_mut().pop().map(str::to_owned)
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         self.interrupt.notified().await;
     }
 }
@@ -75,7 +75,7 @@ impl World {
         // `run` needs a kernel that is up.
         let mut first = kernel.client().await;
         first
-            .kernel_info(Channel::Shell, PATIENCE)
+            .kernel_info(Channel::Shell, TIMEOUT)
             .await
             .expect("it comes up");
         let folder = tempfile::tempdir().expect("make a folder");
@@ -93,10 +93,10 @@ impl World {
         }
     }
 
-    async fn run_with(&self, code: &str, listener: &Listener) -> Result<Ran, RunError> {
+    async fn run_with(&self, code: &str, listener: &Listener) -> Result<FinishedRun, RunError> {
         let key = "a.ipynb";
         let mut runner =
-            Runner::join(&self.project, key, &self.session, "tests", Some(PATIENCE)).await?;
+            Runner::join(&self.project, key, &self.session, "tests", Some(TIMEOUT)).await?;
         let options = RunOptions {
             code: code.to_owned(),
             cell: None,
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Runs code, and returns its result and what it printed.
-    async fn run(&self, code: &str) -> (Ran, String) {
+    async fn run(&self, code: &str) -> (FinishedRun, String) {
         let listener = Listener::default();
         let ran = self.run_with(code, &listener).await;
         (ran.expect("the kernel is there"), listener.printed.take())
@@ -118,7 +118,7 @@ impl World {
     fn journal(&self) -> Vec<Option<Outcome>> {
         let events = self.project.all_events().into_iter();
         let statuses = events.map(|event| match event.kind {
-            EventKind::Asked(_) => None,
+            EventKind::Requested(_) => None,
             EventKind::Done(end) => Some(end.status),
             other => panic!("{other:?}"),
         });
@@ -170,7 +170,7 @@ fn behind_anothers_cell_nothing_is_sent() {
 }
 
 #[test]
-fn a_question_is_put_to_the_audience() {
+fn a_question_is_put_to_the_observer() {
     block_on(async {
         let world = World::new().await;
         let listener = Listener::default();

@@ -12,7 +12,7 @@ use nb::wire::Endpoint;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Nothing here takes long; an event that has not come by then will not come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -23,7 +23,7 @@ pub fn run(test: impl Future<Output = ()>) {
 }
 
 pub async fn soon<T>(event: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TIMEOUT, future)
         .await
         .unwrap_or_else(|_| panic!("{event} did not happen"))
 }

@@ -94,8 +94,8 @@ pub(super) fn summaries(
             ..ActorSummary::default()
         };
         let kernel = match &event.kind {
-            EventKind::Asked(ExecutionStart { msg_id, .. })
-            | EventKind::Seen(ExecutionStart { msg_id, .. })
+            EventKind::Requested(ExecutionStart { msg_id, .. })
+            | EventKind::BegunOutside(ExecutionStart { msg_id, .. })
             | EventKind::Done(ExecutionEnd { msg_id, .. }) => {
                 let is_own = beginning.is_some_and(|beginning| !beginning.start.store_history);
                 if !executions.insert(msg_id) || is_own {
@@ -113,7 +113,7 @@ pub(super) fn summaries(
             }
             EventKind::Edited(change) | EventKind::Saved(change) => {
                 for change in &change.changes {
-                    add_cell(&mut summary.cells, change.what, change.cell.clone());
+                    add_cell(&mut summary.cells, change.kind, change.cell.clone());
                 }
                 if summary.cells.is_empty() {
                     continue;
@@ -137,7 +137,7 @@ pub(super) fn summaries(
         };
         summary
             .events
-            .extend(kernel.map(|what| (what, 1, event.at)));
+            .extend(kernel.map(|kind| (kind, 1, event.at)));
         match others.iter_mut().find(|other| other.by == summary.by) {
             Some(other) => other.add(summary),
             None => others.push(summary),
@@ -186,7 +186,7 @@ fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, 
     let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
     for event in new_events.iter().chain(earlier) {
         if let Some(start) = event.start() {
-            let is_from_sender = event.asked().is_some();
+            let is_from_sender = event.request().is_some();
             let beginning = Beginning {
                 actor: event.actor(),
                 start,
@@ -207,21 +207,21 @@ fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, 
 }
 
 /// Adds a change of a cell to the earlier ones, so that each cell appears once.
-fn add_cell(cells: &mut Vec<(ChangeKind, String)>, what: ChangeKind, cell: String) {
+fn add_cell(cells: &mut Vec<(ChangeKind, String)>, kind: ChangeKind, cell: String) {
     let Some(at) = cells.iter().position(|(_, previous)| *previous == cell) else {
-        cells.push((what, cell));
+        cells.push((kind, cell));
         return;
     };
     let Some((previous, _)) = cells.get_mut(at) else {
         return;
     };
-    match (*previous, what) {
+    match (*previous, kind) {
         // The cell was inserted and then removed.
         (ChangeKind::Inserted, ChangeKind::Removed) => drop(cells.remove(at)),
         (ChangeKind::Removed, ChangeKind::Inserted) => *previous = ChangeKind::Edited,
         (ChangeKind::Inserted, _)
         | (ChangeKind::Edited, ChangeKind::Moved | ChangeKind::Outputs) => {}
-        _ => *previous = what,
+        _ => *previous = kind,
     }
 }
 
@@ -229,18 +229,18 @@ impl ActorSummary {
     fn add(&mut self, later: Self) {
         self.last = later.last;
         self.ran.extend(later.ran);
-        for (what, cell) in later.cells {
-            add_cell(&mut self.cells, what, cell);
+        for (kind, cell) in later.cells {
+            add_cell(&mut self.cells, kind, cell);
         }
         self.runs = later.runs.or(self.runs.take());
-        for (what, _, at) in later.events {
+        for (kind, _, at) in later.events {
             match self
                 .events
                 .iter_mut()
-                .find(|(previous, ..)| *previous == what)
+                .find(|(previous, ..)| *previous == kind)
             {
                 Some((_, count, last)) => (*count, *last) = (*count + 1, at),
-                None => self.events.push((what, 1, at)),
+                None => self.events.push((kind, 1, at)),
             }
         }
         self.variables_gone |= later.variables_gone;
@@ -265,8 +265,8 @@ impl ActorSummary {
         if let Some((label, at)) = &self.runs {
             parts.push(format!("runs {label} since {}", clock(*at, zone)));
         }
-        for (what, verb) in VERBS {
-            let cells = self.cells.iter().filter(|(previous, _)| *previous == what);
+        for (kind, verb) in VERBS {
+            let cells = self.cells.iter().filter(|(previous, _)| *previous == kind);
             let cells: Vec<_> = cells.map(|(_, cell)| labels::cell(cell)).collect();
             let rest = cells.len().saturating_sub(CELLS);
             let shown = cells
@@ -280,11 +280,11 @@ impl ActorSummary {
                 _ => parts.push(format!("{verb} {} and {rest} more", shown.join(", "))),
             }
         }
-        for (what, count, at) in &self.events {
+        for (kind, count, at) in &self.events {
             let at = clock(*at, zone);
             parts.push(match count {
-                1 => format!("{what} {at}"),
-                _ => format!("{what} {count} times, last {at}"),
+                1 => format!("{kind} {at}"),
+                _ => format!("{kind} {count} times, last {at}"),
             });
         }
         let variables = if self.variables_gone {
@@ -405,8 +405,8 @@ pub(super) mod tests {
         changes: &str,
     ) -> Event {
         let changes = changes.split(' ').map(|change| {
-            let (what, cell) = change.split_once(':').unwrap();
-            json!({"cell": cell, "what": what, "index": 0})
+            let (kind, cell) = change.split_once(':').unwrap();
+            json!({"cell": cell, "what": kind, "index": 0})
         });
         fixtures::event(json!({
             "at": "2026-01-02T14:05:00Z", "event": event, "by": by, "before": "0123456789",

@@ -199,7 +199,7 @@ impl Unread<'_> {
                 continue;
             }
             // The sender's event has more details than an observer's.
-            if let Some(start) = event.asked() {
+            if let Some(start) = event.request() {
                 open.retain(|waiting| *waiting != start.msg_id);
             }
             part.earlier.push(event);

@@ -53,7 +53,7 @@ fn line(edit: &OverwrittenEdit, zone: &TimeZone) -> String {
     let at = zone::clock(edit.at, zone);
     let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
     let back = back.unwrap_or_default();
-    let label = match edit.what {
+    let label = match edit.kind {
         ChangeKind::Removed => {
             return format!(
                 "{short}, which you removed {at}, is in the file again: a save overwrote that; nb rm {cell} removes it"
@@ -69,13 +69,13 @@ fn line(edit: &OverwrittenEdit, zone: &TimeZone) -> String {
 mod tests {
     use super::*;
 
-    fn edit(cell: &str, what: ChangeKind) -> OverwrittenEdit {
+    fn edit(cell: &str, kind: ChangeKind) -> OverwrittenEdit {
         OverwrittenEdit {
             cell: cell.to_owned(),
             op: "12345678".to_owned(),
             by: "claude".to_owned(),
             by_session: None,
-            what,
+            kind,
             revision: "1a2b3c4d5e".parse().ok(),
             at: "2026-01-02T14:02:00Z".parse().unwrap(),
         }

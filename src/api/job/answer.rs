@@ -295,11 +295,11 @@ impl JobAnswer {
         collected: &[Collected],
         until: Option<&Until>,
         options: &FollowOptions,
-        place: Place<'_>,
+        position: FollowPosition<'_>,
     ) -> Self {
         let state = FollowedState::of(&followed);
         let Followed { job, left } = followed;
-        let results = cell_results(&job, collected, options, &place);
+        let results = cell_results(&job, collected, options, &position);
         let results = match <[CellResult; 1]>::try_from(results) {
             Ok([only]) if only.cell.is_none() => JobResults::Code(Box::new(only.result)),
             Ok(only) => JobResults::Cells { cells: only.into() },
@@ -316,14 +316,14 @@ impl JobAnswer {
             }),
             prompt: job.prompt.clone(),
             behind: job.behind.clone(),
-            behind_job: BlockingJob::of(&place.folder, &job),
+            behind_job: BlockingJob::of(&position.folder, &job),
             notes: job.notes.clone(),
             kernel_generation: job.generation,
             left,
             record: job,
-            folder: place.folder,
-            seen: place.seen,
-            waited: place.waited,
+            folder: position.folder,
+            seen: position.seen,
+            waited: position.waited,
         }
     }
 
@@ -376,9 +376,9 @@ impl JobAnswer {
 }
 
 /// A position from which a job was followed.
-pub(super) struct Place<'a> {
+pub(super) struct FollowPosition<'a> {
     /// The working directory, to which paths of files are relative.
-    pub(super) here: &'a Path,
+    pub(super) working_dir: &'a Path,
     pub(super) folder: JobFolder,
     pub(super) seen: Cursor,
     pub(super) waited: Duration,
@@ -451,12 +451,14 @@ fn cell_results(
     job: &Job,
     collected: &[Collected],
     options: &FollowOptions,
-    place: &Place<'_>,
+    position: &FollowPosition<'_>,
 ) -> Vec<CellResult> {
     let page = NotebookFile::of(&job.path).ok();
     let mut media = Media {
         job: &job.id,
-        files: page.as_ref().map(|page| OutputFiles::of(page, place.here)),
+        files: page
+            .as_ref()
+            .map(|page| OutputFiles::of(page, position.working_dir)),
     };
     let cells = job.cells.iter().enumerate();
     let results = cells.map(|(at, cell)| CellResult {
@@ -471,7 +473,7 @@ fn cell_results(
             job,
             collected,
             &mut results,
-            place.seen,
+            position.seen,
             options,
             &mut media,
         );

@@ -100,7 +100,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
     fn send_state(&mut self, job: &Job) {
         if !self.state.as_ref().is_some_and(|sent| sent.is_of(job)) {
             let now = StateEvent::of(job);
-            self.observer.happens(&JobEvent::State(now.clone()));
+            self.observer.on_event(&JobEvent::State(now.clone()));
             self.state = Some(now);
         }
     }
@@ -118,7 +118,7 @@ impl<'a, O: JobObserver> Listener<'a, O> {
             let now = CellEvent::of(at, cell);
             if sent.as_ref() != Some(&now) {
                 *sent = Some(now.clone());
-                self.observer.happens(&JobEvent::Cell(now));
+                self.observer.on_event(&JobEvent::Cell(now));
             }
         }
     }
@@ -156,7 +156,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
             Some(until) => event.output().is_some_and(|output| until.search(output)),
             None => false,
         };
-        self.observer.happens(&JobEvent::Output(event));
+        self.observer.on_event(&JobEvent::Output(event));
         match is_matched {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -166,7 +166,7 @@ impl<O: JobObserver> Follower for Listener<'_, O> {
     fn take_state(&mut self, job: &Job) {
         let last = self.cells.iter().rev().find(|cell| cell.has_output);
         self.observer
-            .sees(job, last.map_or("", |cell| &cell.last_line));
+            .on_record(job, last.map_or("", |cell| &cell.last_line));
         self.send_cells(job);
         if job.state != JobState::Done {
             self.send_state(job);

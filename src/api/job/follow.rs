@@ -2,28 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use super::answer::{JobAnswer, Place, text_so_far};
+use super::answer::{FollowPosition, JobAnswer, text_so_far};
 use super::collected::Listener;
 use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
-use crate::api::caller::{Caller, PATIENCE};
+use crate::api::caller::{Caller, DEFAULT_TIMEOUT};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::execution::follow::{FollowEnd, Followed, follow, wait_until_taken};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
 use crate::project::cursor::Cursor;
-use crate::project::jobs::{Ask, JobFolder, JobState};
+use crate::project::jobs::{JobFolder, JobState, RecorderRequest};
 
 /// Returns how long a caller waits for a job; `None` is for ever. The default is short unless a person
 /// waits.
-pub(in crate::api) fn patience(
+pub(in crate::api) fn job_timeout(
     caller: &Caller,
     timeout: Option<f64>,
 ) -> Result<Option<Duration>, Problem> {
     Ok(match caller.wait(timeout)? {
         Some(wait) => wait,
         None if caller.is_person => None,
-        None => Some(PATIENCE),
+        None => Some(DEFAULT_TIMEOUT),
     })
 }
 
@@ -35,7 +35,7 @@ pub(in crate::api) async fn follow_job(
     options: FollowOptions,
     observer: &impl JobObserver,
 ) -> Result<JobAnswer, Problem> {
-    let wait = patience(caller, options.timeout)?;
+    let wait = job_timeout(caller, options.timeout)?;
     let start = Instant::now();
     let mut following = Following {
         by: caller.by(),
@@ -52,8 +52,8 @@ pub(in crate::api) async fn follow_job(
     let cells = followed.job.cells.iter();
     let over = cells.take_while(|cell| cell.status.is_some()).count();
     caller.has_followed(folder.clone(), Cursor { at, over });
-    let place = Place {
-        here: &caller.here,
+    let position = FollowPosition {
+        working_dir: &caller.working_dir,
         folder,
         seen,
         waited,
@@ -63,7 +63,7 @@ pub(in crate::api) async fn follow_job(
         &collected,
         until.as_ref(),
         &options,
-        place,
+        position,
     ))
 }
 
@@ -85,7 +85,7 @@ impl<O: JobObserver> Following<'_, O> {
         loop {
             let followed = tokio::select! {
                 followed = follow(folder, &mut self.at, wait, &mut self.listener) => followed?,
-                () = observer.interrupts() => {
+                () = observer.interrupted() => {
                     let job = folder.read()?;
                     if std::mem::replace(&mut is_interrupted, true) && job.state != JobState::Done {
                         let text = format!("job {} goes on", folder.id());
@@ -110,8 +110,8 @@ impl<O: JobObserver> Following<'_, O> {
                 .map(|it| text_so_far(&followed.job, it, self.limit));
             let so_far: Vec<_> = so_far.collect();
             let answer = tokio::select! {
-                answer = observer.answers(&prompt, &so_far) => answer,
-                () = observer.interrupts() => {
+                answer = observer.answer(&prompt, &so_far) => answer,
+                () = observer.interrupted() => {
                     is_interrupted = true;
                     self.interrupt()?;
                     wait_until_taken(folder).await;
@@ -132,7 +132,7 @@ impl<O: JobObserver> Following<'_, O> {
 
     fn interrupt(&self) -> Result<(), Problem> {
         let by = self.by.to_owned();
-        let sent = self.folder.ask(&Ask::Interrupt { by });
+        let sent = self.folder.request(&RecorderRequest::Interrupt { by });
         sent.map_err(|error| Problem::failed("ask the recorder to interrupt", &error))
     }
 }

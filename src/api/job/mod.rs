@@ -13,7 +13,7 @@ pub use self::answer::{
     RunResult, UntilAnswer,
 };
 pub use self::description::{describe, describe_code, describe_wait};
-pub(super) use self::follow::{follow_job, patience};
+pub(super) use self::follow::{follow_job, job_timeout};
 pub use self::observer::{
     CellEvent, JobEnd, JobEvent, JobObserver, OutputEvent, PromptAnswer, StateEvent, Unobserved,
 };

@@ -169,13 +169,13 @@ pub enum PromptAnswer {
 /// Receives the events of a job that is followed.
 pub trait JobObserver {
     /// Receives the replay, before it begins.
-    fn replays(&self, _replay: &Replay, _document: &Document, _notebook: &Path) {}
+    fn on_replay(&self, _replay: &Replay, _document: &Document, _notebook: &Path) {}
 
     /// Receives the next event.
-    fn happens(&self, _event: &JobEvent<'_>) {}
+    fn on_event(&self, _event: &JobEvent<'_>) {}
 
     /// Receives the job's record each time it was read; `last_line` is the last line that the job printed.
-    fn sees(&self, _job: &Job, _last_line: &str) {}
+    fn on_record(&self, _job: &Job, _last_line: &str) {}
 
     /// Says whether a question of the code can be answered. If not, following stops at it.
     fn can_answer(&self, _prompt: &JobPrompt) -> bool {
@@ -190,7 +190,7 @@ pub trait JobObserver {
 
     /// Returns the answer to a question of the code. `so_far` is the output collected so far, if the observer
     /// shows outputs. May be dropped halfway.
-    fn answers(
+    fn answer(
         &self,
         _prompt: &JobPrompt,
         _so_far: &[OutputText],
@@ -199,7 +199,7 @@ pub trait JobObserver {
     }
 
     /// Completes when the job is to be interrupted. May be dropped halfway.
-    fn interrupts(&self) -> impl Future<Output = ()> {
+    fn interrupted(&self) -> impl Future<Output = ()> {
         std::future::pending()
     }
 }

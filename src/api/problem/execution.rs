@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::{Problem, ProblemKind, causes};
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
-use crate::execution::look::LookError;
+use crate::execution::inspect::InspectError;
 use crate::execution::peek::PeekError;
 use crate::execution::salvage::SalvageError;
 use crate::execution::vars::VarsError;
@@ -60,38 +60,38 @@ impl From<SalvageError> for Problem {
 impl From<PeekError> for Problem {
     fn from(error: PeekError) -> Self {
         match error {
-            PeekError::Look(error) => error.into(),
+            PeekError::Inspect(error) => error.into(),
             PeekError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error))
                 .hint("nb run runs it once the kernel is idle"),
         }
     }
 }
 
-impl From<LookError> for Problem {
-    fn from(error: LookError) -> Self {
+impl From<InspectError> for Problem {
+    fn from(error: InspectError) -> Self {
         let text = match &error {
-            LookError::Run(_) => String::new(),
-            LookError::Busy { behind: Some(cell) } => {
-                format!("busy: {} for {}", whose(cell), clock(cell.since))
+            InspectError::Run(_) => String::new(),
+            InspectError::Busy { behind: Some(cell) } => {
+                format!("busy: {} for {}", cell_with_actor(cell), clock(cell.since))
             }
-            LookError::Busy { behind: None } => {
+            InspectError::Busy { behind: None } => {
                 "busy: the kernel does not answer, whatever it runs".to_owned()
             }
-            LookError::Late { .. } | LookError::Stopped { .. } => causes(&error),
+            InspectError::Late { .. } | InspectError::Stopped { .. } => causes(&error),
         };
         let problem = Self::new(ProblemKind::StillRunning, text);
         match error {
-            LookError::Run(error) => error.into(),
-            LookError::Busy { .. } => {
+            InspectError::Run(error) => error.into(),
+            InspectError::Busy { .. } => {
                 problem.hint("it answers once that is over; with ipykernel 7 also meanwhile")
             }
-            LookError::Late { beside: true, .. } => problem.hint(
+            InspectError::Late { beside: true, .. } => problem.hint(
                 "the code goes on beside the cell, where nothing interrupts it; nb restart ends it",
             ),
-            LookError::Late { beside: false, .. } => {
+            InspectError::Late { beside: false, .. } => {
                 problem.hint("the code goes on; nb interrupt ends it")
             }
-            LookError::Stopped { .. } => problem,
+            InspectError::Stopped { .. } => problem,
         }
     }
 }
@@ -99,7 +99,7 @@ impl From<LookError> for Problem {
 impl From<VarsError> for Problem {
     fn from(error: VarsError) -> Self {
         match error {
-            VarsError::Look(error) => error.into(),
+            VarsError::Inspector(error) => error.into(),
             VarsError::Language { ref language } => {
                 let code = match language.to_ascii_lowercase().as_str() {
                     "r" => "'ls.str()'",

@@ -226,7 +226,7 @@ impl From<RunError> for Problem {
             RunError::NotReady(_) => {
                 problem(ProblemKind::StillRunning).hint("nb status tells when it is ready")
             }
-            RunError::Ended { mend, .. } => problem(ProblemKind::NoKernel).hint(mend.clone()),
+            RunError::Ended { fix, .. } => problem(ProblemKind::NoKernel).hint(fix.clone()),
             RunError::Client(_) | RunError::Unseen(_) => {
                 problem(ProblemKind::NoKernel).hint("nb status tells its state; nb open starts it")
             }

@@ -75,7 +75,7 @@ pub(crate) struct CommandLine {
 
 /// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
 pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
-    let arguments = dashes::mark(as_meant(arguments));
+    let arguments = dashes::mark(mv_as_move(arguments));
     if let Some(read) = read_quickly(&arguments) {
         return read;
     }
@@ -93,7 +93,7 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
     read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
 }
 
-/// Returns whether a word that is no command follows one that is: it is meant as a part of that command.
+/// Returns whether a word that is no command follows one that is, and so is a part of that command.
 fn is_after_a_command(word: &str, arguments: &[OsString], parser: &clap::Command) -> bool {
     let before = arguments.iter().take_while(|it| *it != word);
     before
@@ -102,7 +102,7 @@ fn is_after_a_command(word: &str, arguments: &[OsString], parser: &clap::Command
 }
 
 /// Returns the arguments with `mv` as `move`, if a place among cells is named: `nb mv` moves notebooks.
-fn as_meant(mut arguments: Vec<OsString>) -> Vec<OsString> {
+fn mv_as_move(mut arguments: Vec<OsString>) -> Vec<OsString> {
     const PLACES: [&str; 5] = ["--after", "--before", "--to", "-a", "-b"];
     let is_mv = arguments.get(1).is_some_and(|word| word == "mv");
     let mut words = arguments.iter().filter_map(|word| word.to_str());

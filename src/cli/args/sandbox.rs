@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::api::RequestedConfinement;
-use crate::project::{Demand, Mechanism, Sandbox};
+use crate::project::{Mechanism, Sandbox, Strictness};
 
 /// How a sandbox is made.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -87,8 +87,8 @@ impl Sandboxing {
         };
         RequestedConfinement::Sandbox(Box::new(Sandbox {
             demand: match how {
-                How::BestEffort => Demand::BestEffort,
-                _ => Demand::Strict,
+                How::BestEffort => Strictness::BestEffort,
+                _ => Strictness::Strict,
             },
             only: match how {
                 How::Bubblewrap => Some(Mechanism::Bubblewrap),

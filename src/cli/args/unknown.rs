@@ -1,4 +1,4 @@
-//! Words that are no command: which command is meant.
+//! Words that are no command: which command the user probably wants.
 
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::commands::COMMANDS;

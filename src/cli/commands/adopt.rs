@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::api::problem::Problem;
-use crate::api::{self, AdoptAnswer, AdoptRequest, Held};
+use crate::api::{self, AdoptAnswer, AdoptRequest, FolderEntry};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
@@ -53,7 +53,7 @@ fn text(answer: &AdoptAnswer) -> String {
     }
 }
 
-fn list(dir: &Path, holds: &[Held]) -> String {
+fn list(dir: &Path, holds: &[FolderEntry]) -> String {
     let mut lines = vec![format!(
         "{} was not made by your nb on this machine. It holds:",
         dir.display()

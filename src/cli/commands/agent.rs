@@ -100,7 +100,7 @@ impl Command for Agent {
 
 fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {
     for file in &answer.files {
-        let path = file.path.strip_prefix(&context.caller.here);
+        let path = file.path.strip_prefix(&context.caller.working_dir);
         let path = path.unwrap_or(&file.path).display();
         print::line(&format!("{path}: {}", file.change))?;
         for line in &file.lines {

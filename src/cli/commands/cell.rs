@@ -118,7 +118,9 @@ fn print_output(context: &Context, output: OutputAnswer) -> io::Result<()> {
         }
         OutputAnswer::Bytes { bytes, .. } => print::exact(&bytes),
         OutputAnswer::File(path) => {
-            let path = path.strip_prefix(&context.caller.here).unwrap_or(&path);
+            let path = path
+                .strip_prefix(&context.caller.working_dir)
+                .unwrap_or(&path);
             print::line(&path.display().to_string())
         }
     }

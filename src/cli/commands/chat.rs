@@ -13,7 +13,7 @@ use crate::agent::registry::AgentRegistry;
 use crate::agent::stored::{ChatFile, StoredAgent, StoredChat, beginning};
 use crate::agent::update::{Content, ToolContent, ToolState, Update};
 use crate::agent::work::AgentWork;
-use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, Workspace};
+use crate::agent::{Agent, AgentError, AgentStart, ChatMessage, Front, Launch, Workspace};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::commands::Command;
@@ -65,7 +65,7 @@ impl Command for Chat {
             let _ = print::raw(registry.lines().as_bytes());
             return Ok(ExitCode::SUCCESS);
         }
-        let workspace = Workspace::of(&context.caller.here)?;
+        let workspace = Workspace::of(&context.caller.working_dir)?;
         let file = ChatFile::of(workspace.project(), NAME);
         let file = file.map_err(|error| Problem::failed("store the chat", &error))?;
         let stored: StoredChat = file.read();
@@ -73,8 +73,8 @@ impl Command for Chat {
         let launch = match (&self.agent, last) {
             (Some(text), _) => {
                 let known = KnownAgents::read(&ProcessVariables);
-                known.faults.iter().for_each(|fault| print::note(fault));
-                match known.meant(text) {
+                known.errors.iter().for_each(|fault| print::note(fault));
+                match known.resolve(text) {
                     Ok(launch) => launch,
                     Err(error) => confirm_download(&error).await?,
                 }
@@ -83,7 +83,7 @@ impl Command for Chat {
             (None, None) => return Err(no_agent("no agent is named, and none was used here yet")),
         };
         let notebook = context.typed.as_deref().map(|path| {
-            let resolved = workspace.resolve(&context.caller.here.join(path));
+            let resolved = workspace.resolve(&context.caller.working_dir.join(path));
             resolved.map_err(|why| Problem::new(ProblemKind::Usage, why))
         });
         let notebook = notebook.transpose()?;
@@ -185,9 +185,9 @@ impl ShellChat {
     async fn turn(&mut self, text: &str, interrupt: &Notify) -> Result<ExitCode, AgentError> {
         let name = self.agent.launch().name.clone();
         match self.agent.start(interrupt).await? {
-            Begun::Already | Begun::New => {}
-            Begun::Resumed => print::note(&format!("{name}: the session of before")),
-            Begun::Forgotten { why } => print::note(&format!(
+            AgentStart::Already | AgentStart::New => {}
+            AgentStart::Resumed => print::note(&format!("{name}: the session of before")),
+            AgentStart::Forgotten { why } => print::note(&format!(
                 "{name}: a new session, which does not know what was said before: {why}"
             )),
         }
@@ -201,11 +201,12 @@ impl ShellChat {
             print::note(&format!("this chat cannot be stored: {error}"));
         }
         let capabilities = self.agent.capabilities().cloned().unwrap_or_default();
-        let here = std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
+        let working_dir =
+            std::env::current_dir().unwrap_or_else(|_| self.workspace.root().to_owned());
         let message = ChatMessage::of(
             text,
             &self.workspace,
-            &here,
+            &working_dir,
             &capabilities,
             self.notebook.as_deref(),
         )

@@ -49,7 +49,7 @@ fn lines(checks: &[Check]) -> Vec<String> {
     let mut lines = Vec::new();
     for (row, check) in rows.into_iter().zip(checks) {
         lines.push(row);
-        let fix = check.mend.as_ref();
+        let fix = check.fix.as_ref();
         lines.extend(fix.map(|fix| format!("      next: {fix}")));
     }
     let bad = checks.iter().filter(|it| it.verdict == Verdict::Bad);

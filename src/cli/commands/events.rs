@@ -24,16 +24,16 @@ impl Command for Events {
         let mut events = api::events(&context.caller, EventsRequest::default()).await?;
         let start = EventsStart::of(&context.caller, &events)?;
         let ctrl_c = CtrlC::listen().map_err(|error| Problem::failed("wait for Ctrl-C", &error))?;
-        let gone = reader_gone();
+        let reader_end = reader_gone();
         if context.json && print::json(&start).is_err() {
             return Ok(ExitCode::FAILURE);
         }
-        tokio::pin!(gone);
+        tokio::pin!(reader_end);
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
                 () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
-                () = &mut gone => return Ok(ExitCode::SUCCESS),
+                () = &mut reader_end => return Ok(ExitCode::SUCCESS),
             };
             let shown = match context.json {
                 true => print::json(&event),

@@ -65,14 +65,14 @@ fn text(answer: &GcAnswer) -> String {
 }
 
 fn line(cleanup: &Cleanup, dry_run: bool) -> String {
-    let what = &cleanup.what;
+    let description = &cleanup.description;
     let (verb, past) = match cleanup.action {
         CleanupAction::End => ("end", "ended"),
         CleanupAction::Remove => ("remove", "removed"),
         CleanupAction::Mend => ("mend", "mended"),
     };
     match dry_run {
-        true => format!("would {verb} {what}"),
-        false => format!("{past} {what}"),
+        true => format!("would {verb} {description}"),
+        false => format!("{past} {description}"),
     }
 }

@@ -21,7 +21,7 @@ use crate::kernel::shell::quote;
 use crate::text::log::line;
 
 /// How often a log file that is followed is read.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Show who did what: executions, edits, saves, restarts; of a cell, its versions
 ///
@@ -139,7 +139,7 @@ impl Log {
         let (mut log, end) = api::follow_log_file(&context.caller, request).await?;
         let mut printed = print::exact(&end);
         while self.follow && printed.is_ok() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_PAUSE).await;
             let more = log.more();
             let more = more.map_err(|error| Problem::failed("read the log", &error))?;
             printed = print::exact(&more);

@@ -59,7 +59,7 @@ impl Command for Mcp {
             read_only: self.read_only,
             tools: self.allow,
             rate: self.rate.map(|rate| rate as usize),
-            tell: print::note,
+            progress: print::note,
         };
         match self.http {
             Some(port) => serve_http(options, port, print_address).await?,

@@ -347,7 +347,7 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
         print::note(&sandbox_text(sandbox, &answer.project));
     }
     let previous = answer.before.as_ref();
-    let previous = previous.map(|previous| death::words(&answer.notebook, previous));
+    let previous = previous.map(|previous| death::description(&answer.notebook, previous));
     print::notes(previous.map(|text| format!("{text} Its variables are gone.")));
     print::notes(&answer.notes);
     let name = answer.spec_name();

@@ -11,7 +11,7 @@ use crate::cli::render::harmless::{Kind, harmless};
 use crate::cli::render::{columns, print};
 use crate::cli::terminal::CtrlC;
 use crate::notebook::size;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::text::kernel::kernel_text;
 
 /// The shortest allowed interval.
@@ -29,7 +29,7 @@ pub(crate) async fn watch(context: &Context, seconds: f64) -> Result<ExitCode, P
     let mut screen = Screen::default();
     loop {
         let snapshot = tokio::select! {
-            snapshot = watch.look() => snapshot?,
+            snapshot = watch.snapshot() => snapshot?,
             () = ctrl_c.pressed() => return Ok(ExitCode::SUCCESS),
         };
         let shown = match context.json {
@@ -67,7 +67,7 @@ fn lines(snapshot: &StatusSnapshot) -> Vec<String> {
 }
 
 /// Returns a line about a proxy: the messages that passed it, and those that wait in it.
-fn proxy_line(joined: &Joined) -> String {
+fn proxy_line(joined: &JoinedFrontEnd) -> String {
     let mut parts = vec![format!("  {} · pid {}", joined.front_end, joined.pid)];
     parts.push(print::count(joined.clients, "client"));
     let Some(it) = &joined.counters else {

@@ -90,7 +90,7 @@ impl Command for Web {
                 approves: self.approve,
                 price: self.price,
             },
-            tell: print::note,
+            progress: print::note,
         };
         serve(options, |address| print_address(address, host, self.open)).await?;
         Ok(ExitCode::SUCCESS)

@@ -63,17 +63,19 @@ pub(crate) struct Commands {
 impl Context {
     /// Returns how the commands in this command's messages spell its notebook.
     pub(crate) fn commands(&self) -> Commands {
-        let target = self.caller.concerned();
+        let target = self.caller.target_notebook();
         let path = target.map(|it| it.project.notebook(&it.key));
-        let relative = path
-            .as_ref()
-            .map(|path| path.strip_prefix(&self.caller.here).unwrap_or(path).into());
+        let relative = path.as_ref().map(|path| {
+            path.strip_prefix(&self.caller.working_dir)
+                .unwrap_or(path)
+                .into()
+        });
         let project = target
             .map(|it| &it.project)
             .or(self.caller.project.as_ref());
         let is_far = self.typed.is_some()
             && project.is_some_and(|project| {
-                let own_project = crate::project::Project::find(&self.caller.here);
+                let own_project = crate::project::Project::find(&self.caller.working_dir);
                 own_project.is_none_or(|own| own.dir() != project.dir())
             });
         Commands {

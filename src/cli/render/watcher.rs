@@ -92,14 +92,14 @@ impl Watcher {
 }
 
 impl JobObserver for Watcher {
-    fn replays(&self, replay: &Replay, document: &Document, notebook: &Path) {
+    fn on_replay(&self, replay: &Replay, document: &Document, notebook: &Path) {
         if self.prints_replay {
             let lines = replay::lines(replay, document, notebook);
             lines.iter().for_each(|line| print::note(line));
         }
     }
 
-    fn happens(&self, event: &JobEvent<'_>) {
+    fn on_event(&self, event: &JobEvent<'_>) {
         match (self.printed.get(), event) {
             (Printed::Events, event) => {
                 let _ = print::json(event);
@@ -113,7 +113,7 @@ impl JobObserver for Watcher {
         }
     }
 
-    fn sees(&self, job: &Job, last_line: &str) {
+    fn on_record(&self, job: &Job, last_line: &str) {
         self.progress.show(job, last_line);
         let age = Timestamp::now().duration_since(job.asked_at);
         let is_long = job.state != JobState::Done && age.unsigned_abs() > self.announce_after;
@@ -136,7 +136,7 @@ impl JobObserver for Watcher {
         true
     }
 
-    async fn answers(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> PromptAnswer {
+    async fn answer(&self, prompt: &JobPrompt, so_far: &[OutputText]) -> PromptAnswer {
         self.progress.clear();
         // A question may make no sense without the output before it.
         so_far.iter().for_each(|text| drop(print::both(text)));
@@ -148,7 +148,7 @@ impl JobObserver for Watcher {
         line.map_or(PromptAnswer::EndOfInput, PromptAnswer::Text)
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         if self.ctrl_c.get().is_none() {
             match CtrlC::listen() {
                 Ok(ctrl_c) => drop(self.ctrl_c.set(ctrl_c)),

@@ -9,7 +9,7 @@ use super::Name;
 
 /// The names that a body binds, and those that it declares as another scope's.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub(super) struct LocalBindings {
     /// The names that it binds.
     pub(super) names: HashSet<Name>,
     /// The names that `global` declares.
@@ -20,7 +20,7 @@ pub(super) struct Bound {
     pub(super) yields: bool,
 }
 
-impl Bound {
+impl LocalBindings {
     /// Finds the names of a function's body.
     pub(super) fn by(body: &[Stmt]) -> Self {
         let mut bound = Self::default();
@@ -48,7 +48,7 @@ pub(super) fn bound_by_import(module: &str) -> Name {
     Name::new(module.split('.').next().unwrap_or(module))
 }
 
-impl<'a> Visitor<'a> for Bound {
+impl<'a> Visitor<'a> for LocalBindings {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::FunctionDef(function) => {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use super::reader::Reader;
 use super::{
-    Binder, Effect, EffectStep, Effects, Name, Need, Unknown, Value, ValueKind, VariableRef,
+    Binder, Effect, EffectStep, Effects, Name, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
 };
 use crate::code::parse::{self, Lines, count_lines};
 
@@ -223,7 +223,7 @@ fn shell(reader: &mut Reader, command: &str, line: usize) {
                 let variable = VariableRef::Global(Name::new(name.as_str()));
                 let effect = Effect::Read {
                     variable,
-                    need: Need::Perhaps,
+                    need: ValueOrigin::Perhaps,
                 };
                 reader.push_at(line, effect);
             }
@@ -254,7 +254,7 @@ fn read_code(reader: &mut Reader, code: &str, line: usize) {
 /// `--save` names is written.
 fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
     let mut steps = Vec::new();
-    let mut read = |name: &str, need: Need, line: usize| {
+    let mut read = |name: &str, need: ValueOrigin, line: usize| {
         steps.push(EffectStep {
             line,
             effect: Effect::Read {
@@ -267,7 +267,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
         if let Some(pattern) = &*PLACEHOLDER {
             for found in pattern.captures_iter(row) {
                 if let Some(name) = found.get(1).or_else(|| found.get(2)) {
-                    read(name.as_str(), Need::Before, line + at);
+                    read(name.as_str(), ValueOrigin::Before, line + at);
                 }
             }
         }
@@ -275,7 +275,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
             for found in pattern.captures_iter(row) {
                 if let Some(name) = found.get(1) {
                     // It may be a table of the database.
-                    read(name.as_str(), Need::Perhaps, line + at);
+                    read(name.as_str(), ValueOrigin::Perhaps, line + at);
                 }
             }
         }

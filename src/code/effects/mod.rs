@@ -40,7 +40,7 @@ pub enum Effect {
         /// The variable.
         variable: VariableRef,
         /// The origin of its value.
-        need: Need,
+        need: ValueOrigin,
     },
     /// It gives a name a value.
     Bind {
@@ -84,7 +84,7 @@ pub enum Effect {
         /// The name.
         name: Name,
         /// The origin of its value.
-        need: Need,
+        need: ValueOrigin,
         /// Whether this happens each time.
         certain: bool,
     },
@@ -107,7 +107,7 @@ pub enum Unknown {
 
 /// The origin of a variable's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Need {
+pub enum ValueOrigin {
     /// It must have a value before.
     #[default]
     Before,
@@ -235,7 +235,7 @@ pub struct Call {
     /// The name of the kernel that the callee begins with.
     pub root: Option<Name>,
     /// Whether the root's value comes from elsewhere.
-    pub need: Need,
+    pub need: ValueOrigin,
     /// The first part of the callee, if it is no name of the kernel.
     pub receiver: Value,
     /// The attributes after it; the last one is the method.
@@ -333,7 +333,7 @@ impl Effects {
     pub fn of_next_in_order(name: Name) -> Self {
         let read = Effect::Read {
             variable: VariableRef::Global(name.clone()),
-            need: Need::Perhaps,
+            need: ValueOrigin::Perhaps,
         };
         let bind = Effect::Bind {
             name,

@@ -10,10 +10,10 @@ use ruff_python_ast::{
 };
 use ruff_text_size::Ranged;
 
-use super::locals::{Bound, bound_by_import, captured};
+use super::locals::{LocalBindings, bound_by_import, captured};
 use super::{
-    Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name, Need,
-    Parameter, ParameterKind, Share, Unknown, Value, ValueKind, VariableRef,
+    Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name,
+    Parameter, ParameterKind, Share, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
 };
 use crate::code::parse::Lines;
 
@@ -114,10 +114,10 @@ impl<'a> Reader<'a> {
         scopes.any(|scope| scope.kind == ScopeKind::Function)
     }
 
-    fn need(&self, name: &Name) -> Need {
+    fn need(&self, name: &Name) -> ValueOrigin {
         match !self.is_in_function() && self.bound.contains(name) {
-            true => Need::Own,
-            false => Need::Before,
+            true => ValueOrigin::Own,
+            false => ValueOrigin::Before,
         }
     }
 
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     /// Reads code that is run as the body of a function.
     pub(super) fn function_body(&mut self, body: &[Stmt]) {
         let opened = self.open(ScopeKind::Function);
-        let bound = Bound::by(body);
+        let bound = LocalBindings::by(body);
         self.own(bound.names);
         self.body(body);
         self.close(opened);
@@ -338,8 +338,8 @@ impl<'a> Reader<'a> {
                 let module = it.module.as_ref().map_or("", |module| module.as_str());
                 for alias in &it.names {
                     if alias.name.as_str() == "*" {
-                        let what = format!("from {dots}{module} import *");
-                        self.unknown(alias, Unknown::AnyName(what));
+                        let import = format!("from {dots}{module} import *");
+                        self.unknown(alias, Unknown::AnyName(import));
                         continue;
                     }
                     let name = alias.asname.as_ref().unwrap_or(&alias.name);
@@ -468,7 +468,7 @@ impl<'a> Reader<'a> {
                 self.bound.remove(&name.id);
                 let effect = Effect::Delete {
                     name: name.id.clone(),
-                    need: Need::Own,
+                    need: ValueOrigin::Own,
                     certain: false,
                 };
                 self.push(handler, effect);
@@ -739,7 +739,7 @@ impl<'a> Reader<'a> {
         for annotation in annotated.chain(it.returns.as_deref()) {
             self.expression(annotation);
         }
-        let bound = Bound::by(&it.body);
+        let bound = LocalBindings::by(&it.body);
         let yields = bound.yields;
         let function = self.function(Some(&*it.parameters), bound, |reader| {
             reader.body(&it.body);
@@ -771,7 +771,7 @@ impl<'a> Reader<'a> {
     fn function(
         &mut self,
         parameters: Option<&Parameters>,
-        bound: Bound,
+        bound: LocalBindings,
         read: impl FnOnce(&mut Self) -> Vec<(VariableRef, Share)>,
     ) -> Function {
         let outer = std::mem::take(&mut self.steps);
@@ -923,7 +923,7 @@ impl<'a> Reader<'a> {
                 if let Some(parameters) = &it.parameters {
                     self.defaults(parameters);
                 }
-                let bound = Bound::by_expression(&it.body);
+                let bound = LocalBindings::by_expression(&it.body);
                 let yields = bound.yields;
                 let function = self.function(it.parameters.as_deref(), bound, |reader| {
                     reader.expression(&it.body).shares
@@ -1364,37 +1364,37 @@ fn returned(body: &[Stmt], reader: &mut Reader) -> Vec<(VariableRef, Share)> {
     all
 }
 
-fn for_returns(body: &[Stmt], found: &mut impl FnMut(&Expr)) {
+fn for_returns(body: &[Stmt], visit: &mut impl FnMut(&Expr)) {
     for statement in body {
         match statement {
             Stmt::Return(it) => {
                 if let Some(value) = &it.value {
-                    found(value);
+                    visit(value);
                 }
             }
             Stmt::If(it) => {
-                for_returns(&it.body, found);
+                for_returns(&it.body, visit);
                 it.elif_else_clauses
                     .iter()
-                    .for_each(|it| for_returns(&it.body, found));
+                    .for_each(|it| for_returns(&it.body, visit));
             }
             Stmt::For(it) => {
-                for_returns(&it.body, found);
-                for_returns(&it.orelse, found);
+                for_returns(&it.body, visit);
+                for_returns(&it.orelse, visit);
             }
             Stmt::While(it) => {
-                for_returns(&it.body, found);
-                for_returns(&it.orelse, found);
+                for_returns(&it.body, visit);
+                for_returns(&it.orelse, visit);
             }
-            Stmt::With(it) => for_returns(&it.body, found),
-            Stmt::Match(it) => it.cases.iter().for_each(|it| for_returns(&it.body, found)),
+            Stmt::With(it) => for_returns(&it.body, visit),
+            Stmt::Match(it) => it.cases.iter().for_each(|it| for_returns(&it.body, visit)),
             Stmt::Try(it) => {
-                for_returns(&it.body, found);
+                for_returns(&it.body, visit);
                 for ExceptHandler::ExceptHandler(handler) in &it.handlers {
-                    for_returns(&handler.body, found);
+                    for_returns(&handler.body, visit);
                 }
-                for_returns(&it.orelse, found);
-                for_returns(&it.finalbody, found);
+                for_returns(&it.orelse, visit);
+                for_returns(&it.finalbody, visit);
             }
             _ => {}
         }

@@ -57,7 +57,8 @@ pub(super) struct Watched {
     /// The cell's id.
     pub cell: String,
     /// `Inserted`, `Edited` or `Removed`.
-    pub what: ChangeKind,
+    #[serde(rename = "what")]
+    pub kind: ChangeKind,
     /// The cell's revision before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Revision>,
@@ -134,13 +135,13 @@ impl LedgerContent {
             ChangeKind::Edited,
             ChangeKind::Removed,
         ];
-        let steps = steps.iter().filter(|step| lasting.contains(&step.what));
+        let steps = steps.iter().filter(|step| lasting.contains(&step.kind));
         self.watched.extend(steps.map(|step| Watched {
             op: op.to_owned(),
             by: by.to_owned(),
             at,
             cell: step.cell.clone(),
-            what: step.what,
+            kind: step.kind,
             before: step.before,
             after: step.after,
         }));

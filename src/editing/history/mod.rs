@@ -60,8 +60,8 @@ pub use versions::{
 
 /// How long a command that only reads waits for the ledger. If it gets no lock, the next command finds the
 /// same differences.
-const READ_PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a command that edits waits for the ledger. Others' edits take a moment each; the limit
 /// keeps a stopped process from blocking edits for longer.
-const EDIT_PATIENCE: Duration = Duration::from_secs(10);
+const EDIT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -76,7 +76,7 @@ pub(super) fn take_overwritten(
                     op: edit.op.clone(),
                     by: by.to_owned(),
                     by_session: by_session.map(str::to_owned),
-                    what: edit.what,
+                    kind: edit.kind,
                     revision: edit.after.or_else(|| new.get(&edit.cell).copied()),
                     at: edit.at,
                 });
@@ -97,7 +97,7 @@ fn remains_of(
     now: Option<Revision>,
     text: &dyn Fn(Revision) -> Option<String>,
 ) -> EditRemains {
-    match (edit.what, then, now) {
+    match (edit.kind, then, now) {
         (ChangeKind::Inserted, None, _) | (ChangeKind::Removed, Some(_), _) => {
             EditRemains::AlreadyLost
         }
@@ -219,7 +219,7 @@ mod tests {
                 by: "claude".to_owned(),
                 at: jiff::Timestamp::UNIX_EPOCH,
                 cell: cell.to_owned(),
-                what: match (before, after) {
+                kind: match (before, after) {
                     (None, _) => ChangeKind::Inserted,
                     (_, None) => ChangeKind::Removed,
                     _ => ChangeKind::Edited,

@@ -1,6 +1,6 @@
 //! The cells of a notebook at an earlier revision.
 
-use super::READ_PATIENCE;
+use super::READ_TIMEOUT;
 use super::ledger_content::LedgerContent;
 use super::steps::{self, Manifest};
 use crate::editing::notebook_file::NotebookFile;
@@ -12,7 +12,7 @@ use crate::project::event::{Event, NotebookChange};
 pub fn manifest_at(notebook: &NotebookFile, revision: Revision) -> Option<Manifest> {
     let (content, events) = {
         // The lock keeps the ledger and the journal's end consistent.
-        let ledger = notebook.project.ledger(&notebook.key, READ_PATIENCE).ok()?;
+        let ledger = notebook.project.ledger(&notebook.key, READ_TIMEOUT).ok()?;
         let content: LedgerContent = ledger.read()?;
         (content, notebook.project.events(&notebook.key))
     };

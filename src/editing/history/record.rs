@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::keep::Versions;
 use super::ledger_content::{Head, Intent, LedgerContent};
 use super::steps::{self, Manifest};
-use super::{EDIT_PATIENCE, READ_PATIENCE, overwritten};
+use super::{EDIT_TIMEOUT, READ_TIMEOUT, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::TransactionResult;
@@ -54,14 +54,14 @@ pub struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Waits for the ledger's lock in order to read the notebook.
     pub fn read(notebook: &'a NotebookFile, by: &'a str) -> Self {
-        Self::begin(notebook, by, READ_PATIENCE)
+        Self::begin(notebook, by, READ_TIMEOUT)
     }
 
     /// Waits for the ledger's lock in order to edit the notebook.
     pub fn edit(notebook: &'a NotebookFile, by: &'a str, command: &'a EditCommand) -> Self {
         Self {
             edit: Some((fresh_id(), command)),
-            ..Self::begin(notebook, by, EDIT_PATIENCE)
+            ..Self::begin(notebook, by, EDIT_TIMEOUT)
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> Recording<'a> {
             let lost = cell.has_other_results_than(now);
             let came = now.is_some_and(|now| now.has_other_results_than(Some(cell)));
             let only_came = came && !cell.has_run();
-            if change.what == ChangeKind::Nothing
+            if change.kind == ChangeKind::Nothing
                 || !compared.insert(&*change.cell)
                 || !(lost || came)
             {
@@ -280,7 +280,7 @@ impl<'a> Recording<'a> {
             let lasting = [ChangeKind::Removed, ChangeKind::Edited];
             let step = steps
                 .iter_mut()
-                .find(|step| step.cell == change.cell && lasting.contains(&step.what));
+                .find(|step| step.cell == change.cell && lasting.contains(&step.kind));
             match step {
                 Some(step) => (step.kept, step.came) = (kept, only_came),
                 None => steps.push(CellStep {
@@ -446,7 +446,7 @@ fn is_in_file(change: &NotebookChange, before: &Manifest, after: &Manifest) -> b
         cell.map(|(_, revision)| *revision)
     };
     let index = |cells: &Manifest, id: &str| cells.iter().position(|(its, _)| its == id);
-    change.changes.iter().any(|step| match step.what {
+    change.changes.iter().any(|step| match step.kind {
         ChangeKind::Inserted => of(after, &step.cell).is_some(),
         ChangeKind::Removed => of(after, &step.cell).is_none(),
         ChangeKind::Edited => of(after, &step.cell) == step.after,

@@ -5,7 +5,7 @@ use super::record::EditCommand;
 use super::versions::{
     CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
 };
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::unseen::EditBasis;
 use crate::editing::view;
@@ -28,7 +28,7 @@ pub struct Restored {
     /// Whether the cell was deleted and is there again.
     pub was_deleted: bool,
     /// The edit that restored it.
-    pub done: Done,
+    pub done: EditOutcome,
 }
 
 /// Why nothing was restored; the notebook is as it was.
@@ -46,20 +46,20 @@ pub enum RestoreError {
         deleted: Vec<Deleted>,
     },
     /// Several deleted cells have ids that begin so.
-    #[error("{given:?} is more than one deleted cell")]
+    #[error("{prefix:?} is more than one deleted cell")]
     Ambiguous {
         /// The id asked for.
-        given: String,
+        prefix: String,
         /// All of them.
         candidates: Vec<Deleted>,
     },
     /// The cell has had no revision, or several, that begin so.
-    #[error("{}", if *several { format!("cell {cell} has had several revisions that begin with {given:?}") } else { format!("cell {cell} has had no revision {given:?}") })]
+    #[error("{}", if *several { format!("cell {cell} has had several revisions that begin with {prefix:?}") } else { format!("cell {cell} has had no revision {prefix:?}") })]
     NoSuchVersion {
         /// The cell.
         cell: String,
         /// The revision asked for.
-        given: String,
+        prefix: String,
         /// Whether several begin so.
         several: bool,
         /// The cell's versions, oldest first.
@@ -166,11 +166,11 @@ fn find_version(
             (cell.id().to_owned(), None)
         }
         (Ok(Selected::Deleted(deletion)), _) => (deletion.cell.clone(), Some(deletion)),
-        (Err(NotSelected { candidates, .. }), CellSelector::Id(given))
+        (Err(NotSelected { candidates, .. }), CellSelector::Id(prefix))
             if !candidates.is_empty() =>
         {
             return Err(RestoreError::Ambiguous {
-                given: given.clone(),
+                prefix: prefix.clone(),
                 candidates: candidates.into_iter().cloned().collect(),
             });
         }
@@ -223,15 +223,15 @@ fn chosen<'a>(
     revision: Option<&str>,
     is_candidate: &dyn Fn(&CellVersion) -> bool,
 ) -> Result<&'a CellVersion, RestoreError> {
-    let Some(given) = revision else {
+    let Some(prefix) = revision else {
         let last = versions.iter().rev().find(|version| is_candidate(version));
         let cell = cell.to_owned();
         return last.ok_or(RestoreError::NoEarlier { cell });
     };
-    let given = given.to_lowercase();
+    let prefix = prefix.to_lowercase();
     let matches = |version: &&CellVersion| {
         let revision = version.revision.map(|it| it.to_string());
-        given.len() >= LEAST && revision.is_some_and(|it| it.starts_with(&given))
+        prefix.len() >= LEAST && revision.is_some_and(|it| it.starts_with(&prefix))
     };
     let found: Vec<_> = versions.iter().rev().filter(matches).collect();
     let several = found.iter().any(|it| it.revision != found[0].revision);
@@ -239,7 +239,7 @@ fn chosen<'a>(
         Some(version) if !several => Ok(version),
         _ => Err(RestoreError::NoSuchVersion {
             cell: cell.to_owned(),
-            given,
+            prefix,
             several,
             versions: versions.to_vec(),
         }),

@@ -78,7 +78,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
         };
         if moved {
             steps.push(CellStep {
-                what: ChangeKind::Moved,
+                kind: ChangeKind::Moved,
                 index: to,
                 from: Some(from),
                 before: after,
@@ -88,7 +88,7 @@ pub fn between(before: &Manifest, after: &Manifest) -> Vec<CellStep> {
         }
         if after != step.before {
             steps.push(CellStep {
-                what: ChangeKind::Edited,
+                kind: ChangeKind::Edited,
                 index: to,
                 after,
                 ..step
@@ -120,7 +120,7 @@ fn followed(cells: &Manifest, steps: &[CellStep], is_back: bool) -> Manifest {
         false => (ChangeKind::Removed, ChangeKind::Inserted),
     };
     let then = |step: &CellStep| if is_back { step.before } else { step.after };
-    let of_kind = |kind| steps.iter().filter(move |step| step.what == kind);
+    let of_kind = |kind| steps.iter().filter(move |step| step.kind == kind);
     let leave = of_kind(goes).chain(of_kind(ChangeKind::Moved));
     let leave: HashSet<&str> = leave.map(|step| &*step.cell).collect();
     let now: HashMap<_, _> = cells.iter().map(|(id, its)| (&**id, *its)).collect();
@@ -129,12 +129,12 @@ fn followed(cells: &Manifest, steps: &[CellStep], is_back: bool) -> Manifest {
     let revision = |id: &str| edited.get(id).or_else(|| now.get(id)).copied();
     let stay = cells.iter().filter(|(id, _)| !leave.contains(&**id));
     let stay = stay.filter_map(|(id, _)| Some((id.clone(), revision(id)?)));
-    let come = steps.iter().filter_map(|step| match step.what {
+    let come = steps.iter().filter_map(|step| match step.kind {
         ChangeKind::Moved => {
             let index = if is_back { step.from? } else { step.index };
             Some((index, (step.cell.clone(), revision(&step.cell)?)))
         }
-        what if what == comes => Some((step.index, (step.cell.clone(), then(step)?))),
+        kind if kind == comes => Some((step.index, (step.cell.clone(), then(step)?))),
         _ => None,
     });
     placed(stay.collect(), come.collect())
@@ -178,7 +178,7 @@ mod tests {
         let steps = between(&list("a1 b1 c1 d1"), &list("d1 a1 x1 c2"));
         let texts: Vec<_> = steps
             .iter()
-            .map(|step| (&*step.cell, step.what, step.index, step.from))
+            .map(|step| (&*step.cell, step.kind, step.index, step.from))
             .collect();
         assert_eq!(
             texts,
@@ -193,10 +193,10 @@ mod tests {
     }
 
     /// Changes a list in a random way: (what, which, where).
-    fn changed(cells: &mut Manifest, (what, which, to): (u8, usize, usize), fresh: &mut u8) {
+    fn changed(cells: &mut Manifest, (kind, which, to): (u8, usize, usize), fresh: &mut u8) {
         *fresh += 1;
         let at = which % cells.len().max(1);
-        match what % 4 {
+        match kind % 4 {
             0 => cells.insert(to % (cells.len() + 1), (format!("n{fresh}"), rev(*fresh))),
             _ if cells.is_empty() => {}
             1 => drop(cells.remove(at)),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::activity::notification::{Notifications, PendingNotices, overwritten_words};
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::unseen::EditBasis;
 use crate::editing::view::{self, PendingCells};
@@ -60,14 +60,14 @@ impl Desk {
     }
 
     /// Edits, and gets the answer printed.
-    fn edit(&self, by: &str, operations: &str) -> Result<Done, EditError> {
+    fn edit(&self, by: &str, operations: &str) -> Result<EditOutcome, EditError> {
         let editor = editor(by);
         let done = self.edit_unprinted(&editor, operations);
         editor.shown.delivered();
         done
     }
 
-    fn edit_unprinted(&self, editor: &Editor, operations: &str) -> Result<Done, EditError> {
+    fn edit_unprinted(&self, editor: &Editor, operations: &str) -> Result<EditOutcome, EditError> {
         let operations = Operation::read_list(operations).unwrap();
         edit::apply(&self.notebook, &operations, editor)
     }
@@ -94,8 +94,8 @@ impl Desk {
         let texts = entries.iter().map(|entry| {
             let recorded = entry.change().unwrap();
             let changes = recorded.changes.iter().map(|step| {
-                let what = format!("{:?}", step.what).to_lowercase();
-                format!(" {what} {}", step.cell)
+                let kind = format!("{:?}", step.kind).to_lowercase();
+                format!(" {kind} {}", step.cell)
             });
             let by = entry.by.as_deref().unwrap_or("-");
             let kind = match entry.kind {
@@ -160,7 +160,7 @@ fn edits_and_other_programs_saves_are_distinguished() {
     let step = recorded
         .changes
         .iter()
-        .find(|step| step.what == ChangeKind::Edited);
+        .find(|step| step.kind == ChangeKind::Edited);
     assert_eq!(step.unwrap().before, Some(a));
     assert_eq!(version_source(&desk.notebook, a).as_deref(), Some("1"));
     // A cell that another program removed is stored.
@@ -304,7 +304,7 @@ fn outputs_that_a_command_takes_away_are_kept() {
         let mut steps = recorded.changes.iter().filter(|step| step.cell == cell);
         let step = steps.next().unwrap();
         (
-            step.what,
+            step.kind,
             step.kept
                 .as_ref()
                 .and_then(|name| kept(&desk.notebook, name)),
@@ -584,7 +584,7 @@ fn editor(by: &str) -> Editor {
         force: false,
         now: true,
         must_have_seen: true,
-        tell: |_| {},
+        progress: |_| {},
         notices: PendingNotices::default(),
         shown: PendingCells::default(),
         shows_whole: false,
@@ -733,11 +733,15 @@ fn an_undo_names_the_edits_that_a_save_has_dropped() {
     // The editor has had the notebook open since before the edit.
     std::fs::write(desk.file(), &opened).unwrap();
     let error = desk.undo(None).unwrap_err();
-    let UndoError::Gone { gone, next, .. } = error else {
+    let UndoError::Gone {
+        operations, next, ..
+    } = error
+    else {
         panic!("{error}");
     };
     assert_eq!(
-        gone.iter()
+        operations
+            .iter()
             .map(|op| Some(op.op.clone()))
             .collect::<Vec<_>>(),
         [second.op]

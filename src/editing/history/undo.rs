@@ -11,7 +11,7 @@ use super::record::EditCommand;
 use super::steps;
 use super::versions::{RecordedChange, events, json_of};
 use crate::activity::actor::Actor;
-use crate::editing::edit::{self, Done, EditError, Editor};
+use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::unseen::EditBasis;
 use crate::editing::view;
@@ -52,7 +52,7 @@ pub struct Undone {
     /// they are now.
     pub merged: Vec<String>,
     /// The edit that undid it.
-    pub done: Done,
+    pub done: EditOutcome,
 }
 
 /// Why nothing was undone; the notebook is as it was.
@@ -72,18 +72,18 @@ pub enum UndoError {
         others: Vec<OperationEntry>,
     },
     /// No operation has that name.
-    #[error("no operation on this notebook is called {given:?}")]
+    #[error("no operation on this notebook is called {name:?}")]
     NoSuchOp {
         /// The name asked for.
-        given: String,
+        name: String,
         /// The last operations.
         last: Vec<OperationEntry>,
     },
     /// Several operations have names that begin so.
-    #[error("{given:?} is more than one operation")]
+    #[error("{name:?} is more than one operation")]
     Ambiguous {
         /// The name asked for.
-        given: String,
+        name: String,
         /// All of them.
         candidates: Vec<OperationEntry>,
     },
@@ -94,7 +94,7 @@ pub enum UndoError {
         /// The actor.
         by: String,
         /// The operations of which nothing is left, newest first.
-        gone: Vec<OperationEntry>,
+        operations: Vec<OperationEntry>,
         /// The operation before them.
         next: Option<Box<OperationEntry>>,
     },
@@ -157,8 +157,8 @@ pub fn undo(
 ) -> Result<Undone, UndoError> {
     let document = view::open(notebook, &editor.by)?.document;
     let all = operations(events(notebook));
-    if let Some(given) = op {
-        let operation = find_operation(&all, given)?;
+    if let Some(name) = op {
+        let operation = find_operation(&all, name)?;
         let inverse = inverse(notebook, operation)?;
         return undo_one(notebook, operation, &inverse, editor);
     }
@@ -184,11 +184,11 @@ pub fn undo(
         if without_effect.is_empty() {
             return undo_one(notebook, operation, &inverse, editor);
         }
-        // The user meant the last operation: an earlier one is undone only by its name.
+        // An operation without a name is the last one: an earlier one is undone only by its name.
         let (by, next) = (by(), Some(Box::new(operation.op.clone())));
         return Err(UndoError::Gone {
             by,
-            gone: without_effect,
+            operations: without_effect,
             next,
         });
     }
@@ -196,7 +196,7 @@ pub fn undo(
         let (by, next) = (by(), None);
         return Err(UndoError::Gone {
             by,
-            gone: without_effect,
+            operations: without_effect,
             next,
         });
     }
@@ -263,16 +263,16 @@ fn undone(newest_first: &[RecordedOperation]) -> HashMap<&str, &str> {
 
 fn find_operation<'a>(
     all: &'a [RecordedOperation],
-    given: &str,
+    name: &str,
 ) -> Result<&'a RecordedOperation, UndoError> {
     let matches = |it: &&RecordedOperation| {
-        it.op.op == given || (given.len() >= LEAST && it.op.op.starts_with(given))
+        it.op.op == name || (name.len() >= LEAST && it.op.op.starts_with(name))
     };
     let found: Vec<_> = all.iter().filter(matches).collect();
-    let given = given.to_owned();
+    let name = name.to_owned();
     match found.as_slice() {
         [] => Err(UndoError::NoSuchOp {
-            given,
+            name,
             last: all.iter().take(MOST_NEAR).map(|it| it.op.clone()).collect(),
         }),
         [operation] => match undone(all).get(operation.op.op.as_str()) {
@@ -283,7 +283,7 @@ fn find_operation<'a>(
             None => Ok(operation),
         },
         several => Err(UndoError::Ambiguous {
-            given,
+            name,
             candidates: several.iter().map(|it| it.op.clone()).collect(),
         }),
     }
@@ -304,10 +304,10 @@ fn inverse(
     let outputs_came = |step: &CellStep| {
         let first = operation.undone.as_ref().and_then(|undone| {
             let mut steps = undone.changes.iter();
-            steps.find(|first| first.cell == step.cell && first.what != ChangeKind::Moved)
+            steps.find(|first| first.cell == step.cell && first.kind != ChangeKind::Moved)
         });
         step.came
-            || step.what == ChangeKind::Outputs && step.kept.is_none()
+            || step.kind == ChangeKind::Outputs && step.kept.is_none()
             || first.is_some_and(|first| first.kept.is_some() && first.after.is_some())
     };
     let version = |revision, kept| RememberedCell {
@@ -315,7 +315,7 @@ fn inverse(
         revision,
     };
     let steps = change.changes.iter();
-    let steps = steps.filter(|step| step.what != ChangeKind::Moved);
+    let steps = steps.filter(|step| step.kind != ChangeKind::Moved);
     let cells = steps.map(|step| TouchedCell {
         cell: step.cell.clone(),
         before: step.before.map(|it| version(it, step.kept.as_deref())),

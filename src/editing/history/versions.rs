@@ -30,7 +30,8 @@ pub struct CellVersion {
     /// The actor, if known.
     pub by: Option<String>,
     /// The kind of change; none for the version that `nb` read first.
-    pub what: Option<ChangeKind>,
+    #[serde(rename = "what")]
+    pub kind: Option<ChangeKind>,
     /// The edit, as `nb undo` names it; none for what another program saved.
     pub op: Option<String>,
     /// The command that made the edit.
@@ -87,11 +88,11 @@ pub fn versions(notebook: &NotebookFile, document: &Document, cell: &str) -> Vec
     let mut first = now.map(|(index, cell)| (index, cell.revision()));
     for RecordedChange { at, by, change } in events(notebook) {
         let steps = change.changes.iter().rev();
-        for step in steps.filter(|step| step.cell == cell && step.what != ChangeKind::Moved) {
+        for step in steps.filter(|step| step.cell == cell && step.kind != ChangeKind::Moved) {
             list.push(CellVersion {
                 at: Some(at),
                 by: by.clone(),
-                what: Some(step.what),
+                kind: Some(step.kind),
                 op: change.op.clone(),
                 command: change.command.clone(),
                 revision: step.after,
@@ -119,7 +120,7 @@ pub fn deleted(notebook: &NotebookFile, document: &Document) -> Vec<Deleted> {
     let mut list: Vec<Deleted> = Vec::new();
     for RecordedChange { at, by, change } in events(notebook) {
         for step in change.changes {
-            if step.what == ChangeKind::Removed
+            if step.kind == ChangeKind::Removed
                 && let Some(revision) = step.before
                 && known.insert(step.cell.clone())
             {
@@ -171,19 +172,19 @@ pub fn select<'a>(
     deleted: &'a [Deleted],
     cell: &CellSelector,
 ) -> Result<Selected<'a>, NotSelected<'a>> {
-    let given = match cell {
-        CellSelector::Id(given) => given.as_str(),
+    let prefix = match cell {
+        CellSelector::Id(prefix) => prefix.as_str(),
         _ => "",
     };
-    if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == given) {
+    if let Some(deleted) = deleted.iter().find(|deleted| deleted.cell == prefix) {
         return Ok(Selected::Deleted(deleted));
     }
     let source = match document.find(cell) {
         Ok(index) => return Ok(Selected::Present(index)),
         Err(source) => source,
     };
-    let long = given.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
-    let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(given);
+    let long = prefix.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
+    let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(prefix);
     let candidates: Vec<_> = deleted.iter().filter(begins).collect();
     match candidates.as_slice() {
         [deleted] => Ok(Selected::Deleted(deleted)),

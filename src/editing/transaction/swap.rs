@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::draft::Draft;
 use super::error::SwapError;
 use super::leftover::Leftover;
-use super::swapped_out::{PATIENCE, SwappedOut, check};
+use super::swapped_out::{SwappedOut, TIMEOUT, check};
 use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::Document;
@@ -81,7 +81,7 @@ pub(super) fn put(
     let Some(found) = unchanged(notebook, stamp)? else {
         return Ok(SwapResult::Missed);
     };
-    // A rename needs no permission to write the file itself. But a read-only file is meant to stay as
+    // A rename needs no permission to write the file itself. But a read-only file is to stay as
     // it is, for root too.
     if found.permissions().readonly() {
         return Err(SwapError::ReadOnly);
@@ -136,7 +136,7 @@ pub(super) fn place(
     if let Some(folder) = notebook.real.parent() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
-    let checked = swapped.and_then(|file| check(&file, stamp, Some(expected), PATIENCE));
+    let checked = swapped.and_then(|file| check(&file, stamp, Some(expected), TIMEOUT));
     Ok(match checked {
         Ok(SwappedOut::Same) => {
             leftover.remove();
@@ -163,11 +163,11 @@ pub(super) fn place(
             SwapResult::Done { placed, note }
         }
         // The next command merges later saves into the swapped-out file.
-        Ok(SwappedOut::Held(who)) => {
+        Ok(SwappedOut::Held(holder)) => {
             let _ = leftover.keep_base(notebook, Some(expected));
-            let note = who.map(|who| {
+            let note = holder.map(|holder| {
                 format!(
-                    "{who} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
+                    "{holder} has the notebook open for writing: what it saves from here on goes in with the next command on this notebook"
                 )
             });
             SwapResult::Done { placed, note }

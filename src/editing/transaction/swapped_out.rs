@@ -11,7 +11,7 @@ use crate::editing::notebook_file::HALF_WRITTEN;
 use crate::notebook::Document;
 
 /// How long to wait for a process that has the file open for writing and writes nothing.
-pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The time between two checks of the file during that wait.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -36,12 +36,12 @@ pub(super) enum SwappedOut {
 
 /// Checks a file that had this stamp when it was read, and this text if that is known.
 ///
-/// Waits while a process writes into the file; at most `patience` if it has written nothing yet.
+/// Waits while a process writes into the file; at most `timeout` if it has written nothing yet.
 pub(super) fn check(
     file: &File,
     stamp: &FileStamp,
     text: Option<&Document>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<SwappedOut> {
     let begun = Instant::now();
     let mut holder = None::<Holder>;
@@ -65,12 +65,12 @@ pub(super) fn check(
             if !is_open {
                 return Ok(SwappedOut::Same);
             }
-            if waited >= patience {
+            if waited >= timeout {
                 return Ok(SwappedOut::Held(holder.map(|holder| holder.name())));
             }
         } else {
             let is_over = match is_open {
-                true => waited >= (patience * 8).min(HALF_WRITTEN),
+                true => waited >= (timeout * 8).min(HALF_WRITTEN),
                 // A process that is not visible here may be writing.
                 false => waited >= HALF_WRITTEN,
             };

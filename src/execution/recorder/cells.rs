@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::plan::PlannedCode;
 use super::state::Recorder;
 use crate::execution::category;
-use crate::execution::run::{Ran, RunError, RunOptions, Runner};
+use crate::execution::run::{FinishedRun, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
 use crate::project::event::Outcome;
 use crate::project::jobs::JobState;
@@ -53,7 +53,11 @@ impl Recorder<'_> {
         runner
     }
 
-    async fn run_one(&self, at: usize, runner: &mut Option<Runner>) -> Result<Ran, RunError> {
+    async fn run_one(
+        &self,
+        at: usize,
+        runner: &mut Option<Runner>,
+    ) -> Result<FinishedRun, RunError> {
         self.interrupted.set(false);
         self.is_over_time.set(false);
         self.ends_after.set(None);
@@ -93,7 +97,7 @@ impl Recorder<'_> {
     }
 
     /// Records the end of a cell, and returns its status.
-    fn ended(&self, at: usize, ran: &Ran) -> String {
+    fn ended(&self, at: usize, ran: &FinishedRun) -> String {
         let has_begun = self.job.borrow().cells[at].begun_at.is_some();
         if has_begun {
             self.has_changed(at);
@@ -125,7 +129,7 @@ impl Recorder<'_> {
         self.job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
-            job.waits_no_longer();
+            job.clear_wait();
             job.prompt = None;
             // Outputs that could not be written are matched by the code later, so the code is kept.
             let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());
@@ -133,7 +137,7 @@ impl Recorder<'_> {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
         });
-        self.folder.tell_over();
+        self.folder.mark_over();
         self.project.close_job(self.folder);
         self.project.sweep_jobs_after(self.folder);
     }

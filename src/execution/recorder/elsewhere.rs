@@ -19,7 +19,7 @@ const MOST: usize = 1000;
 
 /// The updates for cells of earlier executions.
 #[derive(Default)]
-pub(super) struct Elsewhere {
+pub(super) struct EarlierUpdates {
     shown: HashMap<String, MimeBundle>,
     /// The displays of this job's own cells that are stored on disk.
     pub(super) noted: HashMap<usize, Displays>,
@@ -27,7 +27,7 @@ pub(super) struct Elsewhere {
     known: Option<HashSet<String>>,
 }
 
-impl Elsewhere {
+impl EarlierUpdates {
     /// Takes a displayed content. `earlier` returns the displays of earlier executions.
     pub(super) fn take(&mut self, it: Displayed, earlier: impl FnOnce() -> Vec<Displays>) {
         if it.is_own {

@@ -38,7 +38,7 @@ const BYTES_A_SECOND: u64 = 600_000;
 
 /// The facts about a write that decide when the next one may come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wrote {
+pub(super) struct WriteFacts {
     /// How long it took.
     pub(super) took: Duration,
     /// How many bytes it wrote.
@@ -73,7 +73,7 @@ impl Gaps {
     }
 
     /// Takes a write, made when the run was `age` old.
-    pub(super) fn wrote(&mut self, wrote: Wrote, age: Duration) {
+    pub(super) fn wrote(&mut self, wrote: WriteFacts, age: Duration) {
         let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);
         if age < YOUTH && wrote.took <= QUICK && !wrote.failed {
             self.next = YOUNG.max(by_bytes);
@@ -95,7 +95,7 @@ mod tests {
 
     /// Simulates ten minutes of prints, with writes like the given one; returns when they began,
     /// with the one at the end.
-    fn ten_minutes(wrote: Wrote) -> Vec<Duration> {
+    fn ten_minutes(wrote: WriteFacts) -> Vec<Duration> {
         let end = Duration::from_secs(600);
         let mut gaps = Gaps::new(wrote.bytes);
         let (mut now, mut writes) = (Duration::ZERO, Vec::new());
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_large_notebook_is_written_seldom() {
-        let wrote = Wrote {
+        let wrote = WriteFacts {
             took: Duration::from_millis(400),
             bytes: 40_000_000,
-            ..Wrote::default()
+            ..WriteFacts::default()
         };
         let writes = ten_minutes(wrote);
         let count = u32::try_from(writes.len()).unwrap();
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn a_slow_one_takes_a_fiftieth_of_the_time() {
         for seconds in [1, 3, 10] {
-            let wrote = Wrote {
+            let wrote = WriteFacts {
                 took: Duration::from_secs(seconds),
                 bytes: 1000,
-                ..Wrote::default()
+                ..WriteFacts::default()
             };
             let writes = ten_minutes(wrote);
             // The first and the last write are made however long they take.
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn an_open_editor_is_disturbed_less_and_less_and_nobody_not_at_all() {
-        let small = Wrote {
+        let small = WriteFacts {
             took: Duration::from_millis(5),
             bytes: 10_000,
-            ..Wrote::default()
+            ..WriteFacts::default()
         };
         // Ten during the first seconds, and the rest.
         assert_eq!(ten_minutes(small).len(), 10 + 296);
         for (is_watched, failed) in [(true, false), (false, true)] {
-            let writes = ten_minutes(Wrote {
+            let writes = ten_minutes(WriteFacts {
                 is_watched,
                 failed,
                 ..small
@@ -169,7 +169,7 @@ mod tests {
         }
         // When writes are quick and no front end is joined, they become frequent again.
         let mut gaps = Gaps::new(0);
-        let watched = Wrote {
+        let watched = WriteFacts {
             is_watched: true,
             ..small
         };
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_young_run_is_written_at_once_and_each_second_also_beside_an_open_editor() {
-        let small = Wrote {
+        let small = WriteFacts {
             took: Duration::from_millis(5),
             bytes: 10_000,
             is_watched: true,
-            ..Wrote::default()
+            ..WriteFacts::default()
         };
         let writes = ten_minutes(small);
         assert_eq!(writes[0], FIRST);
@@ -193,11 +193,11 @@ mod tests {
         assert!(writes[1] - writes[0] < YOUNG + QUICK, "{writes:?}");
         // Slow writes get long gaps from the beginning.
         for slow in [
-            Wrote {
+            WriteFacts {
                 took: QUICK * 2,
                 ..small
             },
-            Wrote {
+            WriteFacts {
                 failed: true,
                 ..small
             },

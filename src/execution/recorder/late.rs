@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::gaps::{Gaps, Wrote};
+use super::gaps::{Gaps, WriteFacts};
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use super::state::Recorder;
@@ -29,7 +29,7 @@ use crate::wire::Verified;
 const UNUSED: Duration = Duration::from_secs(600);
 
 /// How often to check for that.
-const LOOK_AT_USE: Duration = Duration::from_secs(60);
+const USE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// After so long without a late output the next one is written soon.
 const QUIET: Duration = Duration::from_secs(10);
@@ -47,8 +47,8 @@ const MOST_RECORDED: usize = 64 << 20;
 /// How long to wait for jobs that are not over, when the kernel has ended.
 const JOBS_END: Duration = Duration::from_secs(10);
 
-/// How often to look whether they are over.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often to check whether they are over.
+const POLL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on a kernel for the outputs of cells that have ended.
 pub(super) struct LateOutputs {
@@ -61,7 +61,7 @@ pub(super) struct LateOutputs {
     /// The outputs of the job that was written last.
     latest: Option<(String, JobOutputs)>,
     gaps: Gaps,
-    /// The requests that no job named at the last look.
+    /// The requests that no job named at the last check.
     unknown: HashSet<String>,
     /// When the present series of late outputs began.
     series_began: Instant,
@@ -81,7 +81,7 @@ struct JobCellAt {
 }
 
 impl LateOutputs {
-    /// Prepares to record what is heard.
+    /// Prepares the recording of late messages.
     pub(super) fn new(project: &Project, listener: LateListener) -> Self {
         let now = Instant::now();
         Self {
@@ -106,7 +106,7 @@ impl LateOutputs {
             return;
         };
         let mut due: Option<Instant> = None;
-        let mut looks = tokio::time::interval(LOOK_AT_USE);
+        let mut use_checks = tokio::time::interval(USE_CHECK_INTERVAL);
         let has_kernel_ended = loop {
             let next_write = async {
                 match due {
@@ -132,7 +132,7 @@ impl LateOutputs {
                     },
                     Err(_) => break true,
                 },
-                _ = looks.tick() => if !self.is_used() {
+                _ = use_checks.tick() => if !self.is_used() {
                     break false;
                 },
             }
@@ -140,7 +140,7 @@ impl LateOutputs {
         self.listener.release(has_kernel_ended);
         let end = Instant::now() + JOBS_END;
         while !self.write().await && Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_PAUSE).await;
         }
     }
 
@@ -230,10 +230,10 @@ impl LateOutputs {
         }
         if has_written {
             let key = self.project.current_key(&self.listener.key);
-            let wrote = Wrote {
+            let wrote = WriteFacts {
                 took: begun.elapsed(),
                 is_watched: !joined_to(&self.project, &key).is_empty(),
-                ..Wrote::default()
+                ..WriteFacts::default()
             };
             self.gaps.wrote(wrote, self.series_began.elapsed());
         }
@@ -266,13 +266,13 @@ impl LateOutputs {
                 continue;
             };
             for message in &messages {
-                recorder.takes(cell.at, message);
+                recorder.record_message(cell.at, message);
             }
             cell.recorded += messages.iter().map(size).sum::<usize>();
             if cell.recorded > MOST_RECORDED {
                 let text =
                     "[nb] more than 64 MiB came after the cell's end: the rest is not recorded\n";
-                recorder.takes(cell.at, &IopubMessage::on_stderr(text));
+                recorder.record_message(cell.at, &IopubMessage::on_stderr(text));
                 full.push(id);
             }
         }

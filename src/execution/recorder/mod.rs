@@ -9,9 +9,9 @@
 mod cells;
 mod elsewhere;
 mod gaps;
-mod hearing;
 mod late;
 mod late_listener;
+mod observer;
 mod outputs;
 mod plan;
 mod questions;
@@ -100,7 +100,7 @@ async fn perform_job(
     recorder.late_sender.replace(Some(late_sender));
     tokio::select! {
         () = does(&recorder) => {}
-        never = recorder.handle_asks() => match never {},
+        never = recorder.handle_requests() => match never {},
         never = recorder.write_job_soon() => match never {},
         never = recorder.write_now_and_then() => match never {},
         never = recorder.write_on_sigterm() => match never {},

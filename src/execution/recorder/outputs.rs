@@ -70,15 +70,15 @@ impl JobOutputs {
         let none: [&[u8]; 0] = [];
         let mut from = 0;
         loop {
-            let (said, next) = folder.messages(from)?;
+            let (messages, next) = folder.messages(from)?;
             if next == from {
                 return Ok((outputs, ids));
             }
             from = next;
-            for said in said {
-                let content = said.content.get().as_bytes();
-                outputs.take(said.cell, &said.msg_type, content, &none);
-                ids.extend(said.id);
+            for message in messages {
+                let content = message.content.get().as_bytes();
+                outputs.take(message.cell, &message.msg_type, content, &none);
+                ids.extend(message.id);
             }
         }
     }
@@ -122,7 +122,7 @@ impl JobOutputs {
     }
 
     /// Returns the result of one of the job's cells for the notebook.
-    pub(super) fn leaving(&self, job: &Job, at: usize) -> Option<ExecutionResult> {
+    pub(super) fn result(&self, job: &Job, at: usize) -> Option<ExecutionResult> {
         let (ran, outputs) = (job.cells.get(at)?, self.cells.get(at)?);
         let by_text = job.front_end.is_some();
         if !by_text && ran.cell.is_none() {

@@ -10,7 +10,7 @@ use crate::project::jobs::Job;
 /// The code of the notebook for which a job's cells were planned.
 #[derive(Debug, Default)]
 pub(super) struct PlannedCode {
-    /// The id and the source of each code cell; none before the first look.
+    /// The id and the source of each code cell; none before the first reading.
     code: Option<Vec<(String, String)>>,
 }
 
@@ -41,9 +41,9 @@ impl Recorder<'_> {
     }
 }
 
-fn text(what: &str) -> String {
+fn text(change: &str) -> String {
     format!(
-        "{what} since these cells were planned: the rest is not run; nb exec --stale plans anew"
+        "{change} since these cells were planned: the rest is not run; nb exec --stale plans anew"
     )
 }
 
@@ -75,15 +75,15 @@ fn first_difference(before: &[(String, String)], now: &[(String, String)]) -> Op
         return None;
     }
     let known: BTreeMap<_, _> = before.iter().map(|(id, source)| (id, source)).collect();
-    let there: BTreeMap<_, _> = now.iter().map(|(id, source)| (id, source)).collect();
+    let present: BTreeMap<_, _> = now.iter().map(|(id, source)| (id, source)).collect();
     let changed = now.iter().find_map(|(id, source)| match known.get(id) {
         Some(before) if *before == source => None,
         Some(_) => Some(format!("cell {id} was edited")),
         None => Some(format!("cell {id} was inserted")),
     });
     let removed = || {
-        let gone = before.iter().find(|(id, _)| !there.contains_key(id))?;
-        Some(format!("cell {} was removed", gone.0))
+        let removed = before.iter().find(|(id, _)| !present.contains_key(id))?;
+        Some(format!("cell {} was removed", removed.0))
     };
     let moved = || {
         let mut pairs = before.iter().zip(now);

@@ -11,16 +11,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::hearing::LOOK_ANYWAY;
+use super::observer::CHECK_INTERVAL;
 use super::state::Recorder;
 use crate::client::{EOF, ExecutionEvent};
-use crate::execution::run::{Audience as _, Prompt};
+use crate::execution::run::{Prompt, RunObserver as _};
 use crate::project::FolderWatch;
 use crate::project::jobs::JobCell;
 use crate::project::questions::{QUESTION, Question};
 
 /// How often to check for a question where the system reports no changes.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long to wait for an answer: a window that was closed must not block the kernel for everybody
 /// for ever.
@@ -43,7 +43,7 @@ impl Recorder<'_> {
     pub(super) fn questions(&self) -> Questions {
         Questions {
             waiting: None,
-            watch: FolderWatch::begin(&[self.folder.path()], LOOK),
+            watch: FolderWatch::begin(&[self.folder.path()], POLL_PAUSE),
         }
     }
 
@@ -81,7 +81,7 @@ impl Recorder<'_> {
             tokio::select! {
                 () = self.replied.notified() => {}
                 () = questions.watch.changed(is_question) => {}
-                () = tokio::time::sleep(LOOK_ANYWAY) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
         }
     }
@@ -92,7 +92,7 @@ impl Recorder<'_> {
         if let Some(at) = at {
             self.at.set(at);
         }
-        self.sees(&ExecutionEvent::Prompt(Prompt {
+        self.on_event(&ExecutionEvent::Prompt(Prompt {
             prompt: question.prompt.prompt.clone(),
             password: question.prompt.password,
             header: question.header.to_string().into(),
@@ -110,14 +110,14 @@ impl Recorder<'_> {
     }
 
     /// Adds a note about later input requests of these cells, if they may send some.
-    pub(super) fn tell_unheard_questions(&self) {
-        let (leaves, asks) = {
+    pub(super) fn note_lost_questions(&self) {
+        let (may_return, may_ask_again) = {
             let job = self.job.borrow();
-            let leaves = job.front_end.as_ref().is_some_and(|it| it.may_return);
+            let may_return = job.front_end.as_ref().is_some_and(|it| it.may_return);
             let mut left = job.cells.iter().filter(|cell| cell.status.is_none());
-            (leaves, left.any(|cell| may_ask(&cell.code)))
+            (may_return, left.any(|cell| may_ask(&cell.code)))
         };
-        if leaves && asks {
+        if may_return && may_ask_again {
             let id = self.folder.id();
             self.note(format!(
                 "what this code asks from now on goes to the window that is closed: nb reply {id} TEXT --force answers it unseen, nb interrupt {id} ends it"

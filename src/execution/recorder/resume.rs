@@ -19,14 +19,14 @@ use crate::client::{
 use crate::execution::category;
 use crate::execution::ending::{Ending, kernel_ending};
 use crate::execution::lost::to_the_second;
-use crate::execution::run::{Audience, CLOSES, RunError, Runner};
+use crate::execution::run::{CLOSES, RunError, RunObserver, Runner};
 use crate::kernel::process::Signal;
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
 use crate::project::{ErrorCategory, InterruptMode, Session};
 use crate::task::causes::with_causes;
 
 /// How often to check whether the proxy has finished handing over.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// How long a proxy may take to hand over; a Jupyter server kills it earlier than that.
 const HANDS_OVER: Duration = Duration::from_secs(10);
@@ -95,8 +95,8 @@ impl Recorder<'_> {
             let state = self.project.state().ok();
             let recorded = state.and_then(|state| ended(&state.session(&key)?));
             match error {
-                RunError::Ended { told, .. } => {
-                    recorded.unwrap_or_else(|| Ending::died(&told, None))
+                RunError::Ended { text, .. } => {
+                    recorded.unwrap_or_else(|| Ending::died(&text, None))
                 }
                 error => Ending::unreachable(&with_causes(&error)),
             }
@@ -106,7 +106,7 @@ impl Recorder<'_> {
     /// Records that the kernel of a cell has ended, with an error output.
     fn kernel_ended(&self, at: usize, ending: &Ending) {
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(ending.error_message()));
+        self.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.note(ending.text().to_owned());
         self.is_over(at, "kernel_died", Some(ending.category()));
     }
@@ -124,45 +124,45 @@ impl Recorder<'_> {
         let interrupt_mode = session.interrupt_mode();
         let language = session.language();
         let ids = pending.iter().map(|(_, id)| id.clone());
-        let mut overheard = client.follow_requests(ids);
+        let mut follower = client.follow_requests(ids);
         if let Some(numbers) = numbers {
-            overheard.continue_from(numbers);
+            follower.continue_from(numbers);
         }
-        let early = self.hear_early(&mut overheard).await;
+        let early = self.collect_early(&mut follower).await;
         // After that call: until then the proxy has written the job's record.
         let kept = self.refold(Some(pending));
         for (which, (at, _)) in pending.iter().enumerate() {
             let job = self.job.borrow();
             let cell = &job.cells[*at];
             if cell.begun_at.is_some() {
-                overheard.has_begun(which, cell.input_at.is_some());
+                follower.has_begun(which, cell.input_at.is_some());
             }
             if cell.status.is_some() {
-                overheard.is_over(which);
+                follower.is_over(which);
             }
         }
-        let is_new = |heard: &FollowedEvent| {
-            let id = heard.id.as_ref();
+        let is_new = |event: &FollowedEvent| {
+            let id = event.id.as_ref();
             !id.is_some_and(|id| kept.contains(id))
         };
-        let mut gone = None;
-        for heard in early.into_iter().filter(&is_new) {
-            gone = self.hears(pending, heard, &language).or(gone);
+        let mut kernel_end = None;
+        for event in early.into_iter().filter(&is_new) {
+            kernel_end = self.take_event(pending, event, &language).or(kernel_end);
         }
-        self.tell_unheard_questions();
+        self.note_lost_questions();
         let mut questions = self.questions();
         loop {
             tokio::select! {
-                heard = overheard.next() => match heard {
+                event = follower.next() => match event {
                     // The proxy may have recorded a message that arrives here only now.
-                    Some(heard) if is_new(&heard) => gone = self.hears(pending, heard, &language).or(gone),
+                    Some(event) if is_new(&event) => kernel_end = self.take_event(pending, event, &language).or(kernel_end),
                     Some(_) => {}
                     None => break,
                 },
                 (parent, text) = self.next_answer(&mut questions) => {
-                    overheard.answer(parent, &text);
+                    follower.answer(parent, &text);
                 }
-                () = self.interrupts() => {
+                () = self.interrupted() => {
                     let at = self.at.get();
                     let runs = self.job.borrow().cells.get(at).is_some_and(|cell| {
                         cell.begun_at.is_some() && cell.status.is_none()
@@ -172,13 +172,13 @@ impl Recorder<'_> {
                         Some(process) if interrupt_mode == InterruptMode::Signal => {
                             let _ = process.signal_group(Signal::INT);
                         }
-                        _ => overheard.interrupt(),
+                        _ => follower.interrupt(),
                     }
                 }
             }
         }
-        let numbers = overheard.into_numbers();
-        if let Some(seen) = gone {
+        let numbers = follower.into_numbers();
+        if let Some(cause) = kernel_end {
             if let Some(process) = process.as_ref().filter(|_| session.as_remote().is_some()) {
                 process.ended_within(CLOSES).await;
             }
@@ -194,7 +194,7 @@ impl Recorder<'_> {
                 return Box::pin(self.follow_requests(next, &left, Some(numbers))).await;
             }
             let process = process.as_ref();
-            let ending = kernel_ending(self.project, &key, session, process, &seen).await;
+            let ending = kernel_ending(self.project, &key, session, process, &cause).await;
             for (at, _) in pending {
                 if self.job.borrow().cells[*at].status.is_none() {
                     self.kernel_ended(*at, &ending);
@@ -206,27 +206,27 @@ impl Recorder<'_> {
 
     /// Collects the kernel's messages until the proxy, if there is one, has written all earlier
     /// ones.
-    async fn hear_early(&self, overheard: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
+    async fn collect_early(&self, follower: &mut RequestFollower<'_>) -> VecDeque<FollowedEvent> {
         let mut early = VecDeque::new();
-        let mut told = false;
+        let mut is_marked = false;
         let mut ended = false;
         let fed = self.fed();
         tokio::pin!(fed);
         loop {
-            if let (Some(first), false) = (overheard.first(), told) {
-                told = true;
-                if let Err(error) = self.folder.tell_ready(first) {
+            if let (Some(first), false) = (follower.first(), is_marked) {
+                is_marked = true;
+                if let Err(error) = self.folder.mark_ready(first) {
                     tracing::warn!(%error, "the proxy cannot be told");
                 }
             }
             tokio::select! {
                 () = &mut fed => return early,
-                heard = overheard.next(), if !ended => match heard {
-                    Some(heard) => early.push_back(heard),
+                event = follower.next(), if !ended => match event {
+                    Some(event) => early.push_back(event),
                     None => ended = true,
                 },
                 // The first message may belong to none of these cells.
-                () = tokio::time::sleep(LOOK), if !told => {}
+                () = tokio::time::sleep(POLL_PAUSE), if !is_marked => {}
             }
         }
     }
@@ -238,7 +238,7 @@ impl Recorder<'_> {
         }
         let begun = std::time::Instant::now();
         while matches!(self.folder.lock_feed(), Ok(None)) && begun.elapsed() < HANDS_OVER {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_PAUSE).await;
         }
         if let Ok(job) = self.folder.read() {
             *self.job.borrow_mut() = job;
@@ -268,43 +268,43 @@ impl Recorder<'_> {
         };
         let runs = pending.into_iter().flatten().map(|(at, _)| at);
         if let Some(at) = runs.copied().find(begun).filter(|_| !is_whole) {
-            self.tell_gap(at);
+            self.note_gap(at);
         }
         ids
     }
 
-    fn tell_gap(&self, at: usize) {
+    fn note_gap(&self, at: usize) {
         let now = Timestamp::now();
-        let from = self.folder.last_sign().unwrap_or(now);
-        let who = match &self.job.borrow().front_end {
+        let from = self.folder.last_written_at().unwrap_or(now);
+        let recorder = match &self.job.borrow().front_end {
             Some(front_end) => format!("nb-proxy of {}", front_end.name),
             None => "the recorder of this cell".to_owned(),
         };
         let text = format!(
-            "[nb] {who} was killed: what the cell printed between {} and {} may be missing here\n",
+            "[nb] {recorder} was killed: what the cell printed between {} and {} may be missing here\n",
             to_the_second(from),
             to_the_second(now),
         );
         self.at.set(at);
-        self.sees(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&text)));
+        self.on_event(&ExecutionEvent::Iopub(IopubMessage::on_stderr(&text)));
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
-    fn hears(
+    fn take_event(
         &self,
         pending: &[(usize, String)],
-        heard: FollowedEvent,
+        event: FollowedEvent,
         language: &str,
     ) -> Option<String> {
-        let (at, _) = pending.get(heard.at)?;
+        let (at, _) = pending.get(event.at)?;
         let at = *at;
         self.at.set(at);
         let raised = || {
             let outputs = self.outputs.borrow();
             outputs.cells.get(at)?.raised.clone()
         };
-        match heard.what {
-            FollowedStep::Event(event) => self.sees(&event),
+        match event.step {
+            FollowedStep::Event(event) => self.on_event(&event),
             FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
             FollowedStep::Ended { ran: true } => {
                 let raised = raised();
@@ -315,17 +315,17 @@ impl Recorder<'_> {
                     }
                     Some(_) => "error",
                 };
-                let found = raised.map(|raised| category::of_exception(language, &raised));
-                self.is_over(at, word, found);
+                let category = raised.map(|raised| category::of_exception(language, &raised));
+                self.is_over(at, word, category);
             }
-            FollowedStep::Unheard => self.is_over(at, "unheard", None),
-            FollowedStep::Gone(seen) => return Some(seen),
+            FollowedStep::MissedEnd => self.is_over(at, "unheard", None),
+            FollowedStep::Gone(cause) => return Some(cause),
         }
         None
     }
 
     /// Records the end of a cell, also in the journal, where its sender has not written it.
-    fn is_over(&self, at: usize, word: &str, found: Option<ErrorCategory>) {
+    fn is_over(&self, at: usize, word: &str, category: Option<ErrorCategory>) {
         let now = Timestamp::now();
         let begun = self.job.borrow().cells[at].begun_at;
         let begun = begun.filter(|_| matches!(word, "ok" | "error" | "interrupted"));
@@ -336,7 +336,7 @@ impl Recorder<'_> {
         self.job(|job| {
             let cell = &mut job.cells[at];
             cell.status = Some(word.to_owned());
-            cell.category = category::of_status(word, found, self.is_over_time.get());
+            cell.category = category::of_status(word, category, self.is_over_time.get());
             cell.took_ms = took;
             cell.idle_at = begun.map(|_| now);
         });

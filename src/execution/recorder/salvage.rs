@@ -8,7 +8,7 @@ use crate::execution::follow::{wait_until_ended, wait_until_handled};
 use crate::execution::into_notebook::{self, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::requests;
-use crate::project::jobs::{Ask, Job, JobCell, JobFolder, JobState, NoJob};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
 
 /// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub async fn write(
             id: id.clone(),
             source,
         };
-        folder.ask(&Ask::Write).map_err(kept)?;
+        folder.request(&RecorderRequest::Write).map_err(kept)?;
         wait_until_handled(folder).await;
         job = folder.read()?;
         if job.state != JobState::Done {
@@ -103,7 +103,7 @@ pub async fn write(
         source,
     })?;
     let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
-    let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.leaving(&job, at)).collect();
+    let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.result(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
     }
@@ -166,7 +166,7 @@ pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
     // Newest first.
     let events = project.events(&job.session);
     for event in requests(events.take_while(|event| event.at > first)) {
-        let Some(start) = event.asked().filter(|it| !own.contains(&*it.msg_id)) else {
+        let Some(start) = event.request().filter(|it| !own.contains(&*it.msg_id)) else {
             continue;
         };
         let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
@@ -212,6 +212,6 @@ mod tests {
             matches!(problem, SalvageError::Unwritable { .. }),
             "{problem:?}"
         );
-        assert!(!folder.has_asks());
+        assert!(!folder.has_requests());
     }
 }

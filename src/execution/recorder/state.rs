@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::EarlierUpdates;
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use crate::project::jobs::{Job, JobEvents, JobFolder, JobState};
@@ -27,7 +27,7 @@ pub(super) struct Recorder<'a> {
     pub(super) events: RefCell<JobEvents>,
     pub(super) outputs: RefCell<JobOutputs>,
     /// The updates of outputs that other executions left in their cells.
-    pub(super) elsewhere: RefCell<Elsewhere>,
+    pub(super) earlier_updates: RefCell<EarlierUpdates>,
     /// The index of the running cell.
     pub(super) at: Cell<usize>,
     /// The cells whose outputs are not in the notebook yet.
@@ -38,7 +38,7 @@ pub(super) struct Recorder<'a> {
     /// Held during a write of the notebook, so that there is only one at a time.
     pub(super) writing: tokio::sync::Mutex<()>,
     /// Notifies that the running cell is to be interrupted.
-    pub(super) interrupts: Notify,
+    pub(super) interrupt_signal: Notify,
     /// Whether the cell was interrupted, on request or by its time limit.
     pub(super) interrupted: Cell<bool>,
     /// Whether the cell has reached its time limit.
@@ -59,14 +59,14 @@ impl<'a> Recorder<'a> {
             folder,
             events: RefCell::new(folder.events()?),
             outputs: RefCell::new(JobOutputs::of(&job)),
-            elsewhere: RefCell::default(),
+            earlier_updates: RefCell::default(),
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
             job_changed: Notify::new(),
             writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),
-            interrupts: Notify::new(),
+            interrupt_signal: Notify::new(),
             interrupted: Cell::default(),
             is_over_time: Cell::default(),
             ends_after: Cell::default(),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::elsewhere::updates;
-use super::gaps::{Gaps, Wrote};
+use super::gaps::{Gaps, WriteFacts};
 use super::salvage::asked_again;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
@@ -60,12 +60,12 @@ impl Recorder<'_> {
 
     /// Writes the outputs that are not in the notebook yet. After a failure they are written with
     /// the next ones, and at the end.
-    async fn write(&self) -> Wrote {
+    async fn write(&self) -> WriteFacts {
         let _turn = self.writing.lock().await;
         self.follow_move();
         let own = self.write_own().await;
         let others = self.show_elsewhere().await;
-        Wrote {
+        WriteFacts {
             took: own.took + others.took,
             bytes: own.bytes + others.bytes,
             failed: own.failed || others.failed,
@@ -89,33 +89,33 @@ impl Recorder<'_> {
     }
 
     /// Writes the outputs of the job's own cells.
-    async fn write_own(&self) -> Wrote {
+    async fn write_own(&self) -> WriteFacts {
         let cells = std::mem::take(&mut *self.unwritten.borrow_mut());
         if cells.is_empty() || !self.job.borrow().saves {
-            return Wrote::default();
+            return WriteFacts::default();
         }
         let is_late = self.job.borrow().state == JobState::Done;
-        let (leaving, displays, widgets, path) = {
+        let (results, displays, widgets, path) = {
             let (job, outputs) = (self.job.borrow(), self.outputs.borrow());
             let again = asked_again(self.project, &job);
-            let all = cells.iter().filter_map(|at| outputs.leaving(&job, *at));
-            let leaving: Vec<_> = all
-                .map(|leaving| ExecutionResult {
-                    asked_since: again.contains(&leaving.at),
+            let all = cells.iter().filter_map(|at| outputs.result(&job, *at));
+            let results: Vec<_> = all
+                .map(|result| ExecutionResult {
+                    asked_since: again.contains(&result.at),
                     is_late,
-                    ..leaving
+                    ..result
                 })
                 .collect();
             let displays = cells.iter();
             let displays = displays.filter_map(|at| Some((*at, outputs.displays(&job, *at)?)));
             let displays: Vec<_> = displays.collect();
-            (leaving, displays, outputs.widgets.clone(), job.path.clone())
+            (results, displays, outputs.widgets.clone(), job.path.clone())
         };
         let begun = Instant::now();
         // The recorder goes on receiving the kernel's messages.
         let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
         let put = tokio::task::spawn_blocking(move || {
-            let put = |path: &Path| into_notebook::put(path, &leaving, &widgets, false);
+            let put = |path: &Path| into_notebook::put(path, &results, &widgets, false);
             put(&path).or_else(|why| match project.current_path(&path, &key) {
                 // It was moved in the meantime.
                 now if now != path => put(&now),
@@ -123,7 +123,7 @@ impl Recorder<'_> {
             })
         });
         let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
-        let wrote = Wrote {
+        let wrote = WriteFacts {
             took: begun.elapsed(),
             bytes: put.as_ref().map_or(0, |put| put.bytes as u64),
             failed: put.is_err(),
@@ -191,7 +191,7 @@ impl Recorder<'_> {
 
     /// Stores the display ids of the cells that have just been written.
     fn note_displays(&self, all: impl Iterator<Item = (usize, Displays)>) {
-        let noted = &mut self.elsewhere.borrow_mut().noted;
+        let noted = &mut self.earlier_updates.borrow_mut().noted;
         for (at, new) in all {
             let before = noted.get(&at);
             if before == Some(&new) || (before.is_none() && new.ids.is_empty()) {
@@ -205,14 +205,14 @@ impl Recorder<'_> {
     }
 
     /// Writes this job's updates into the cells of earlier executions.
-    async fn show_elsewhere(&self) -> Wrote {
-        let mut shown = self.elsewhere.borrow_mut().take_shown();
+    async fn show_elsewhere(&self) -> WriteFacts {
+        let mut shown = self.earlier_updates.borrow_mut().take_shown();
         if shown.is_empty() {
-            return Wrote::default();
+            return WriteFacts::default();
         }
         let (updates, found) = updates(&self.job.borrow(), &shown, &self.earlier_displays());
         let begun = Instant::now();
-        let mut wrote = Wrote::default();
+        let mut wrote = WriteFacts::default();
         for (path, updates) in updates {
             let name = path.display().to_string();
             let put = tokio::task::spawn_blocking(move || into_notebook::update(&path, &updates));
@@ -230,7 +230,7 @@ impl Recorder<'_> {
             // An id that was not found may be one that an earlier recorder has not stored yet.
             shown.retain(|id, _| !found.contains(id));
         }
-        self.elsewhere.borrow_mut().put_back(shown);
+        self.earlier_updates.borrow_mut().put_back(shown);
         wrote.took = begun.elapsed();
         wrote
     }
@@ -239,7 +239,7 @@ impl Recorder<'_> {
     /// outputs.
     pub(super) async fn show_elsewhere_at_last(&self) {
         self.show_elsewhere().await;
-        if self.elsewhere.borrow().is_empty() {
+        if self.earlier_updates.borrow().is_empty() {
             return;
         }
         let session = self.job.borrow().session.clone();

@@ -24,7 +24,7 @@ use super::{bubblewrap, landlock, privileges, seccomp};
 use crate::kernel::environment::activate;
 use crate::kernel::process::plan::PidRecord;
 use crate::kernel::process::{Process, Signal, own_program};
-use crate::project::{Demand, Mechanism, Missing, Reached, pid_namespace, save};
+use crate::project::{Mechanism, Missing, SandboxCheck, Strictness, pid_namespace, save};
 
 const INSIDE_WORD: &str = "nb:inside";
 const BYSTANDER_WORD: &str = "nb:bystander";
@@ -95,7 +95,7 @@ fn decide(
     arrived: Option<Missing>,
     init: Option<Process>,
 ) -> SandboxOutcome {
-    let best_effort = orders.start.sandbox.demand == Demand::BestEffort;
+    let best_effort = orders.start.sandbox.demand == Strictness::BestEffort;
     let ProbeResults {
         mut kept,
         mut missing,
@@ -115,7 +115,7 @@ fn decide(
         };
     }
     SandboxOutcome::Entered {
-        reached: Reached {
+        reached: SandboxCheck {
             mechanism: orders.start.chosen.mechanism,
             kept: kept.iter().map(|it| it.words().to_owned()).collect(),
             missing,

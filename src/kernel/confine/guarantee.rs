@@ -39,14 +39,14 @@ impl Guarantee {
             Self::Cpus,
             Self::OwnFolders,
         ];
-        let given = |guarantee: &Self| match guarantee {
+        let is_kept = |guarantee: &Self| match guarantee {
             Self::Network => !view.allow_net,
             Self::Cpus => view.cpus.is_some(),
             // A workspace that may be written as a whole has no such guarantee.
             Self::Workspace => !view.writes_workspace(),
             _ => true,
         };
-        all.into_iter().filter(given).collect()
+        all.into_iter().filter(is_kept).collect()
     }
 
     /// Returns the words for it in messages and answers.

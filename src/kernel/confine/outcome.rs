@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::process::{Process, Signal};
-use crate::project::{Mechanism, Missing, Reached};
+use crate::project::{Mechanism, Missing, SandboxCheck};
 
 /// The mechanism that was chosen to confine a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct ChosenMechanism {
 pub(super) enum SandboxOutcome {
     /// The kernel starts.
     Entered {
-        reached: Reached,
+        reached: SandboxCheck,
         /// The first process of its namespace; when it is killed, all processes inside are.
         init: Option<Process>,
     },

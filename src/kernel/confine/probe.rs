@@ -368,11 +368,13 @@ fn privileges(view: &FilesystemView) -> Verdict {
     Ok(())
 }
 
-fn cpus(given: Option<usize>) -> Verdict {
-    let Some(given) = given else { return Ok(()) };
+fn cpus(available: Option<usize>) -> Verdict {
+    let Some(available) = available else {
+        return Ok(());
+    };
     let now = rustix::thread::sched_getaffinity(None).map_err(|error| error.to_string())?;
     let count = now.count() as usize;
-    if count > given {
+    if count > available {
         return Err(format!("{count} processors can be used"));
     }
     fails(&rustix::thread::sched_setaffinity(None, &now), || {

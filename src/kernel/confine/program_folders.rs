@@ -41,7 +41,7 @@ impl ProgramFolders<'_> {
     /// Returns the folders that a program needs, as they are named; the paths may lead through links.
     pub fn programs(&self, program: &Path) -> Result<Vec<PathBuf>, OutsideTarget> {
         let is_untrusted = self.distrusts || self.is_of_folder(program);
-        let mut found = FolderList {
+        let mut list = FolderList {
             shown: self,
             folders: Vec::new(),
         };
@@ -53,11 +53,11 @@ impl ProgramFolders<'_> {
             match &from {
                 Some(_) if is_untrusted => {
                     if self.is_installed(&folder) {
-                        found.add(folder);
+                        list.add(folder);
                     }
                 }
-                None if is_untrusted => found.add_named(program, folder)?,
-                _ => found.add(folder),
+                None if is_untrusted => list.add_named(program, folder)?,
+                _ => list.add(folder),
             }
             let Ok(target) = std::fs::read_link(&at) else {
                 break;
@@ -68,16 +68,16 @@ impl ProgramFolders<'_> {
         if let Ok(real) = program.canonicalize() {
             let folder = self.folder_of(&real);
             if !is_untrusted || self.is_installed(&folder) {
-                found.add(folder);
-            } else if !found.covers(&real) {
+                list.add(folder);
+            } else if !list.covers(&real) {
                 let file = linked(program).unwrap_or_else(|| program.to_owned());
                 return Err(OutsideTarget { file, target: real });
             }
         }
-        for prefix in found.folders.clone() {
-            self.add_base(&prefix, is_untrusted, &mut found)?;
+        for prefix in list.folders.clone() {
+            self.add_base(&prefix, is_untrusted, &mut list)?;
         }
-        Ok(found.folders)
+        Ok(list.folders)
     }
 
     /// Adds the Python from which a venv was made.
@@ -85,7 +85,7 @@ impl ProgramFolders<'_> {
         &self,
         prefix: &Path,
         is_untrusted: bool,
-        found: &mut FolderList<'_>,
+        list: &mut FolderList<'_>,
     ) -> Result<(), OutsideTarget> {
         let file = prefix.join("pyvenv.cfg");
         let base = python::base(prefix);
@@ -103,10 +103,10 @@ impl ProgramFolders<'_> {
                     false => is_python(&folder) || self.is_shown(program),
                 };
                 if may {
-                    found.add(folder);
+                    list.add(folder);
                 }
             }
-            if is_untrusted && !found.covers(&real) {
+            if is_untrusted && !list.covers(&real) {
                 return Err(OutsideTarget { file, target: real });
             }
         }
@@ -123,7 +123,7 @@ impl ProgramFolders<'_> {
                 .tools
                 .home()
                 .is_some_and(|home| home.starts_with(above));
-            let is_roots = std::fs::metadata(above).is_ok_and(|found| found.uid() == 0);
+            let is_roots = std::fs::metadata(above).is_ok_and(|metadata| metadata.uid() == 0);
             let is_systems = is_roots && own != 0;
             !holds_home && !is_systems && above.parent().is_some()
         };
@@ -236,7 +236,7 @@ fn linked(path: &Path) -> Option<PathBuf> {
     let links = path.ancestors().filter(|it| it.is_symlink() && !top(it));
     let mut links = links.map(Path::to_owned);
     links.find(|link| {
-        let owner = link.symlink_metadata().map(|found| found.uid());
+        let owner = link.symlink_metadata().map(|metadata| metadata.uid());
         rustix::process::geteuid().is_root() || owner.ok() != Some(0)
     })
 }
@@ -340,19 +340,19 @@ mod tests {
             let base = world.python(base);
             for place in ["clone/.venv", "clone/nb/.venv", "envs/mine"] {
                 let env = world.venv(place, &base.join("bin"), &base.join("bin/python3"));
-                let found = world.shown(&env.join("bin/python")).unwrap();
-                assert_eq!(found, [env, base.clone()]);
+                let folders = world.shown(&env.join("bin/python")).unwrap();
+                assert_eq!(folders, [env, base.clone()]);
             }
         }
         let base = world.python("pythons/3.14");
         let env = world.venv("envs/own", &base.join("bin"), &base.join("bin/python3"));
         assert_eq!(world.shown(&env.join("bin/python")).unwrap(), [env, base]);
         let env = world.venv("clone/.venv", "/usr/bin".as_ref(), "/usr/bin/env".as_ref());
-        let found = world.shown(&env.join("bin/python")).unwrap();
-        assert_eq!(found[0], env);
+        let folders = world.shown(&env.join("bin/python")).unwrap();
+        assert_eq!(folders[0], env);
         assert!(
-            found[1..].iter().all(|it| it.starts_with("/usr")),
-            "{found:?}"
+            folders[1..].iter().all(|it| it.starts_with("/usr")),
+            "{folders:?}"
         );
     }
 

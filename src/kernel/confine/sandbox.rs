@@ -19,7 +19,7 @@ use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
 use super::view::FilesystemView;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
-use crate::project::{Mechanism, Missing, Reached, Sandbox, remove_tree};
+use crate::project::{Mechanism, Missing, Sandbox, SandboxCheck, remove_tree};
 
 /// Why a kernel was not started in a sandbox or a container.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        mend: String,
+        fix: String,
     },
     /// The kernel that runs is not in the requested sandbox.
     #[error("the kernel that runs is not in this sandbox: {how}")]
@@ -68,7 +68,7 @@ pub enum SandboxError {
         /// How the kernel runs.
         how: String,
         /// The commands that end it and start another.
-        mend: String,
+        fix: String,
     },
     /// This system has no sandboxes.
     #[error("--sandbox needs Linux")]
@@ -82,7 +82,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        mend: String,
+        fix: String,
     },
     /// The folders of the kernel could not be made.
     #[error("cannot make the sandbox's folders: {0}")]
@@ -112,8 +112,8 @@ impl SandboxError {
                 hints
             }
             Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
-            Self::Folder { mend, .. } | Self::Runs { mend, .. } | Self::Container { mend, .. } => {
-                vec![mend.clone()]
+            Self::Folder { fix, .. } | Self::Runs { fix, .. } | Self::Container { fix, .. } => {
+                vec![fix.clone()]
             }
             Self::Tcp => vec!["leave --transport tcp out".to_owned()],
             Self::NotLinux | Self::Folders(_) => Vec::new(),
@@ -220,7 +220,10 @@ pub fn wrap(
 
 /// Waits until the kernel starts in its sandbox; returns the kernel's process, which may differ from the
 /// process that was started.
-pub fn entered(started: &Process, files: &KernelFiles) -> Result<(Process, Reached), SandboxError> {
+pub fn entered(
+    started: &Process,
+    files: &KernelFiles,
+) -> Result<(Process, SandboxCheck), SandboxError> {
     let file = files.outcome_file();
     loop {
         // Checked first: a process that has ended has written its outcome before.

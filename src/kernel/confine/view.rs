@@ -267,7 +267,7 @@ pub(super) mod tests {
 
     #[test]
     fn no_token_passes_and_the_homes_are_the_scratch_folders() {
-        let given = [
+        let variables_before = [
             ("PATH", "/usr/bin"),
             ("LC_ALL", "C"),
             ("SSH_AUTH_SOCK", "/run/agent"),
@@ -275,10 +275,16 @@ pub(super) mod tests {
             ("HOME", "/home/u"),
             ("XDG_RUNTIME_DIR", "/run/user/1"),
         ];
-        let given = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let variables_before =
+            variables_before.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let own = [("NB_KERNEL".into(), "1".into())];
         let view = view();
-        let set = variables(given.into_iter(), (&[], &own), &view, Path::new("/tmp"));
+        let set = variables(
+            variables_before.into_iter(),
+            (&[], &own),
+            &view,
+            Path::new("/tmp"),
+        );
         let names: Vec<_> = set.iter().map(|(name, _)| name.to_string_lossy()).collect();
         for name in ["PATH", "LC_ALL", "NB_KERNEL", "MPLCONFIGDIR", "TMPDIR"] {
             assert!(names.contains(&name.into()), "{name}");
@@ -293,7 +299,8 @@ pub(super) mod tests {
     #[test]
     fn a_spec_in_the_folder_names_no_variable_that_would_not_pass() {
         use crate::kernel::spec::environment;
-        let given = std::collections::HashMap::from([("API_KEY", "secret"), ("LANG", "C")]);
+        let variables_before =
+            std::collections::HashMap::from([("API_KEY", "secret"), ("LANG", "C")]);
         let change = VariableChanges {
             set: [("CONDA_PREFIX".into(), "/env".into())].into(),
             ..VariableChanges::default()
@@ -301,7 +308,7 @@ pub(super) mod tests {
         let text = r#"{"name":"x","display_name":"x","argv":[],"language":"x",
             "env":{"A":"${API_KEY}","B":"$LANG","C":"${CONDA_PREFIX}/x"}}"#;
         let spec = serde_json::from_str(text).unwrap();
-        let after = change.of(&given);
+        let after = change.of(&variables_before);
         let set = environment(&spec, &PassedVariables::new(&after, &change));
         let set: Vec<_> = set
             .iter()

@@ -61,7 +61,7 @@ pub fn probe(
     variables: &dyn Variables,
 ) -> Result<Python, NotPython> {
     let whole = std::path::absolute(executable);
-    let python = whole.as_ref().ok().and_then(|whole| python::look(whole));
+    let python = whole.as_ref().ok().and_then(|whole| python::inspect(whole));
     if let Some(python) = python.as_ref().filter(|python| python.ipykernel) {
         return Ok(python.clone());
     }

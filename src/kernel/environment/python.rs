@@ -87,7 +87,7 @@ struct Layout {
 
 /// Inspects the environment of an interpreter; returns `None` if it has none, or its files do not tell
 /// enough. A package that is not found may still be installed, since code in a `.pth` file may add folders.
-pub(super) fn look(executable: &Path) -> Option<Python> {
+pub(super) fn inspect(executable: &Path) -> Option<Python> {
     let layout = Layout::of(executable)?;
     Some(Python {
         executable: executable.to_owned(),
@@ -236,12 +236,12 @@ mod tests {
         for settings in [None, Some("home = /usr/bin\nversion = 3.12.3\n")] {
             let prefix = temp.path().join(settings.map_or("conda", |_| "venv"));
             let python = environment(&prefix, settings);
-            let seen = look(&python).unwrap();
+            let seen = inspect(&python).unwrap();
             assert!(!seen.ipykernel && !seen.pip);
             put(&prefix, "ipykernel_launcher.py", "");
             put(&prefix, "pip/__init__.py", "");
             put(&prefix, "ipykernel-7.4.0.dist-info/METADATA", "");
-            let seen = look(&python).unwrap();
+            let seen = inspect(&python).unwrap();
             assert!(seen.ipykernel && seen.pip);
             assert_eq!((&seen.executable, &seen.prefix), (&python, &prefix));
             assert_eq!(seen.environment, settings.is_some());
@@ -269,19 +269,19 @@ mod tests {
         std::fs::write(source.join("ipykernel_launcher.py"), "").unwrap();
         let code = format!("import sys; sys.path.append('{}')\n# x\n", source.display());
         put(&prefix, "code.pth", &code);
-        assert!(!look(&python).unwrap().ipykernel);
+        assert!(!inspect(&python).unwrap().ipykernel);
         put(&prefix, "editable.pth", &format!("{}\n", source.display()));
-        assert!(look(&python).unwrap().ipykernel);
+        assert!(inspect(&python).unwrap().ipykernel);
     }
 
     #[test]
     fn a_path_without_an_environment_or_a_python_gives_nothing() {
         let temp = tempfile::tempdir().unwrap();
         let prefix = temp.path().join("venv");
-        assert!(look(Path::new("/usr/bin/env")).is_none());
+        assert!(inspect(Path::new("/usr/bin/env")).is_none());
         let python = environment(&prefix, Some("home = /usr/bin\nversion = 3.12.3\n"));
         std::fs::remove_file(&python).unwrap();
         std::os::unix::fs::symlink("/bin/false", &python).unwrap();
-        assert!(look(&python).is_none());
+        assert!(inspect(&python).is_none());
     }
 }

@@ -10,17 +10,20 @@ use crate::kernel::variables::Variables;
 /// Returns the environments for a notebook in `folder`, the first choice first: the active ones, then those
 /// of the folder and the folders above it.
 pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
-    let mut found: Vec<Environment> = Vec::new();
+    let mut environments: Vec<Environment> = Vec::new();
     let mut add = |environment: Environment| {
-        if !found.iter().any(|it| it.prefix == environment.prefix) {
-            found.push(environment);
+        if !environments
+            .iter()
+            .any(|it| it.prefix == environment.prefix)
+        {
+            environments.push(environment);
         }
     };
     active(variables).into_iter().for_each(&mut add);
     for above in folder.ancestors() {
         of_folder(above, variables).into_iter().for_each(&mut add);
     }
-    found
+    environments
 }
 
 /// Returns the environments that this shell has activated, except conda's `base`: on many machines it is
@@ -38,38 +41,38 @@ pub fn active(variables: &dyn Variables) -> Vec<Environment> {
 /// Returns the environments that a folder has for its contents, the usual one first.
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let source_of = |name: &str| format!("{name} in {}", folder.display());
-    let mut found = Vec::new();
+    let mut environments = Vec::new();
     let manifest = foreign_file::read_text(&folder.join("pyproject.toml")).unwrap_or_default();
     if (!manifest.is_empty() || folder.join("uv.lock").is_file())
         && let Some(named) = variables.path("UV_PROJECT_ENVIRONMENT")
     {
         let prefix = folder.join(named);
         let source = format!("UV_PROJECT_ENVIRONMENT of {}", folder.display());
-        found.push(Environment {
+        environments.push(Environment {
             project: Some(folder.to_owned()),
             ..Environment::of(&prefix, source)
         });
     }
     let usual = folder.join(".venv");
     if python::of_environment(&usual).is_some() || python::dangling(&usual).is_some() {
-        found.push(Environment::of(&usual, source_of(".venv")));
+        environments.push(Environment::of(&usual, source_of(".venv")));
     }
-    found.extend(pixi_environments(folder));
+    environments.extend(pixi_environments(folder));
     let conda = folder.join(".conda");
     if conda.join("conda-meta").is_dir() {
-        found.push(Environment::of(&conda, source_of(".conda")));
+        environments.push(Environment::of(&conda, source_of(".conda")));
     }
     for name in ["venv", "env"] {
         let prefix = folder.join(name);
         if is_environment(&prefix) {
-            found.push(Environment::of(&prefix, source_of(name)));
+            environments.push(Environment::of(&prefix, source_of(name)));
         }
     }
-    found.extend(poetry::of_project(folder, &manifest, variables));
-    found.extend(conda::of_yaml(folder, variables));
+    environments.extend(poetry::of_project(folder, &manifest, variables));
+    environments.extend(conda::of_yaml(folder, variables));
     let has_python = |it: &Environment| it.executable().is_some() || it.dangling().is_some();
-    found.retain(|it| has_python(it) && is_trusted(&it.prefix));
-    found
+    environments.retain(|it| has_python(it) && is_trusted(&it.prefix));
+    environments
 }
 
 /// Returns the environments that `pixi` made for a project: `default` first, then by name.
@@ -102,12 +105,12 @@ mod tests {
         }
     }
 
-    fn names(found: &[Environment], root: &Path) -> Vec<(Manager, String)> {
+    fn names(environments: &[Environment], root: &Path) -> Vec<(Manager, String)> {
         let summary = |it: &Environment| {
             let prefix = it.prefix.strip_prefix(root).unwrap_or(&it.prefix);
             (it.manager, prefix.to_string_lossy().into_owned())
         };
-        found.iter().map(summary).collect()
+        environments.iter().map(summary).collect()
     }
 
     #[test]
@@ -129,7 +132,7 @@ mod tests {
             ("VIRTUAL_ENV", active.to_str().unwrap()),
             ("CONDA_PREFIX", ml.to_str().unwrap()),
         ]);
-        let found = at_hand(&nested, &variables);
+        let environments = at_hand(&nested, &variables);
         let expected = [
             (Manager::Venv, "active"),
             (Manager::Conda, "ml"),
@@ -140,10 +143,10 @@ mod tests {
             (Manager::Conda, "work/env"),
         ];
         let expected = expected.map(|(manager, path)| (manager, path.to_owned()));
-        assert_eq!(names(&found, root), expected);
-        assert_eq!(found[3].name(), "work");
-        assert_eq!(found[4].name(), "work:cuda");
-        assert_eq!(found[3].project, Some(root.join("work")));
+        assert_eq!(names(&environments, root), expected);
+        assert_eq!(environments[3].name(), "work");
+        assert_eq!(environments[4].name(), "work:cuda");
+        assert_eq!(environments[3].project, Some(root.join("work")));
     }
 
     #[test]
@@ -176,8 +179,8 @@ mod tests {
         let variables = HashMap::from([("UV_PROJECT_ENVIRONMENT", "elsewhere")]);
         assert_eq!(at_hand(root, &variables).len(), 1);
         std::fs::write(root.join("uv.lock"), "").unwrap();
-        let found = at_hand(root, &variables);
-        let summaries = names(&found[..2], root);
+        let environments = at_hand(root, &variables);
+        let summaries = names(&environments[..2], root);
         assert_eq!(summaries[0], (Manager::Venv, "elsewhere".to_owned()));
         assert_eq!(summaries[1], (Manager::Uv, ".venv".to_owned()));
         let alone = root.join("alone/.venv");

@@ -16,14 +16,14 @@ use crate::project::written::{AllWritten, WritableFolder};
 /// Says that a file is not executed or trusted outside a sandbox.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{what} {} is not used outside a sandbox: a sandboxed kernel of {} was allowed to write {}, and may have put anything there",
+    "{role} {} is not used outside a sandbox: a sandboxed kernel of {} was allowed to write {}, and may have put anything there",
     path.display(),
     written.notebook.display(),
     written.folder.display()
 )]
 pub struct Untrusted {
     /// The file's role for the kernel, for the message.
-    what: &'static str,
+    role: &'static str,
     path: PathBuf,
     written: Box<WritableFolder>,
 }
@@ -45,9 +45,9 @@ impl Untrusted {
 }
 
 /// Checks that a file or folder may be executed, trusted or used as a working directory outside a sandbox.
-pub fn check(what: &'static str, path: &Path) -> Result<(), Untrusted> {
+pub fn check(role: &'static str, path: &Path) -> Result<(), Untrusted> {
     let written = AllWritten::known().decides(path);
-    written.map_or(Ok(()), |written| Err(untrusted(what, path, written)))
+    written.map_or(Ok(()), |written| Err(untrusted(role, path, written)))
 }
 
 /// Checks that a program may be executed outside a sandbox, with the environment in which it lies and the
@@ -147,9 +147,9 @@ pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
     programs.find(|file| file.is_absolute() && !is_active(file) && known.decides(file).is_none())
 }
 
-fn untrusted(what: &'static str, path: &Path, written: WritableFolder) -> Untrusted {
+fn untrusted(role: &'static str, path: &Path, written: WritableFolder) -> Untrusted {
     Untrusted {
-        what,
+        role,
         path: path.to_owned(),
         written: Box::new(written),
     }

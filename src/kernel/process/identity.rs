@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use rustix::process::Signal;
 
 use super::platform;
-use crate::project::joined::Joined;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Session, boot_id};
 
 /// The pause between two checks of a process on platforms without an event for its end.
@@ -87,7 +87,7 @@ impl Process {
     }
 
     /// Returns the proxy's process from the proxy's own record.
-    pub fn joined(joined: &Joined) -> Self {
+    pub fn joined(joined: &JoinedFrontEnd) -> Self {
         Self {
             pid: joined.pid,
             start_time: joined.start_time,

@@ -236,7 +236,7 @@ struct Clock {
 
 /// The time between two readings of both clocks.
 #[derive(Clone, Copy)]
-struct Passed {
+struct ElapsedTime {
     wall: Duration,
     awake: Duration,
 }
@@ -249,8 +249,8 @@ impl Clock {
         }
     }
 
-    fn since(self, before: Self) -> Passed {
-        Passed {
+    fn since(self, before: Self) -> ElapsedTime {
+        ElapsedTime {
             // A wall clock that was set back counts as having stood still.
             wall: self.wall.duration_since(before.wall).unwrap_or_default(),
             awake: self.awake.duration_since(before.awake),
@@ -262,7 +262,7 @@ impl Clock {
 ///
 /// `before` is the result of the last check, `unused` the wall-clock time. If the machine may have slept
 /// before or after the last use, this function assumes that it slept after it.
-fn awake_unused(before: Duration, unused: Option<Duration>, passed: Passed) -> Duration {
+fn awake_unused(before: Duration, unused: Option<Duration>, passed: ElapsedTime) -> Duration {
     let Some(unused) = unused else {
         return Duration::ZERO;
     };
@@ -369,8 +369,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn passed(wall: u32, awake: u32) -> Passed {
-        Passed {
+    fn passed(wall: u32, awake: u32) -> ElapsedTime {
+        ElapsedTime {
             wall: MINUTE * wall,
             awake: MINUTE * awake,
         }

@@ -172,7 +172,7 @@ pub fn check(spec: &RealSpec) -> Result<(), SpecError> {
 pub fn find(name: &str, folders: &[PathBuf]) -> Option<Result<RealSpec, SpecError>> {
     let name = name.to_lowercase();
     let all = folders.iter().flat_map(|folder| entries(folder));
-    all.filter(|(found, _)| *found == name)
+    all.filter(|(installed, _)| *installed == name)
         .map(|(_, folder)| read(&folder))
         .find(|spec| !spec.as_ref().is_ok_and(is_proxy))
         .map(|spec| spec.and_then(|spec| check(&spec).map(|()| spec)))
@@ -185,16 +185,16 @@ pub fn installed(folders: &[PathBuf]) -> Vec<InstalledSpec> {
 
 /// Returns every spec of a real kernel, usable or not; of equal names the first folder's.
 pub fn kernels(folders: &[PathBuf]) -> Vec<InstalledSpec> {
-    first_of_each_name(folders, |found| match &found.spec {
+    first_of_each_name(folders, |installed| match &installed.spec {
         Ok(spec) => !is_proxy(spec),
-        Err(_) => !is_shared_name(&found.name),
+        Err(_) => !is_shared_name(&installed.name),
     })
 }
 
 /// Returns every usable spec of a real kernel; of equal names the first folder's.
 pub fn list(folders: &[PathBuf]) -> Vec<RealSpec> {
     let kernels = kernels(folders).into_iter();
-    let specs = kernels.filter_map(|found| found.spec.ok());
+    let specs = kernels.filter_map(|installed| installed.spec.ok());
     specs.filter(|spec| check(spec).is_ok()).collect()
 }
 
@@ -205,9 +205,9 @@ fn first_of_each_name(
     let mut all: Vec<InstalledSpec> = Vec::new();
     for (name, folder) in folders.iter().flat_map(|folder| entries(folder)) {
         let spec = read(&folder);
-        let found = InstalledSpec { name, folder, spec };
-        if counts(&found) && !all.iter().any(|known| known.name == found.name) {
-            all.push(found);
+        let installed = InstalledSpec { name, folder, spec };
+        if counts(&installed) && !all.iter().any(|known| known.name == installed.name) {
+            all.push(installed);
         }
     }
     all
@@ -221,9 +221,9 @@ fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let with_spec = entries.filter(|entry| entry.path().join("kernel.json").is_file());
     let name = |entry: &DirEntry| entry.file_name().to_string_lossy().to_lowercase();
-    let mut found: Vec<_> = with_spec.map(|it| (name(&it), it.path())).collect();
-    found.sort();
-    found
+    let mut named: Vec<_> = with_spec.map(|it| (name(&it), it.path())).collect();
+    named.sort();
+    named
 }
 
 /// Returns whether the spec starts `nb-proxy`, by its command or by its name, since a wrapper may start it.
@@ -317,14 +317,17 @@ pub(in crate::kernel) fn substitute(text: &str, variables: &dyn Variables) -> St
         let pattern = r"\$(?:(\$)|([A-Za-z0-9_]+)|\{([A-Za-z0-9_]+)\})";
         Regex::new(pattern).expect("the pattern is right")
     });
-    let value = |found: &Captures<'_>| {
-        if found.get(1).is_some() {
+    let value = |captures: &Captures<'_>| {
+        if captures.get(1).is_some() {
             return "$".to_owned();
         }
-        let name = found.get(2).or(found.get(3)).map_or("", |it| it.as_str());
+        let name = captures
+            .get(2)
+            .or(captures.get(3))
+            .map_or("", |it| it.as_str());
         match variables.get(name) {
             Some(value) => value.to_string_lossy().into_owned(),
-            None => found[0].to_owned(),
+            None => captures[0].to_owned(),
         }
     };
     match text.contains('$') {
@@ -366,8 +369,8 @@ mod tests {
             r#"{"argv":["python","-f","{connection_file}"]}"#,
         );
         let folders = [first, second.clone()];
-        let found = find("python3", &folders).unwrap().unwrap();
-        assert_eq!(found.resource_dir, Some(second.join("Python3")));
+        let spec = find("python3", &folders).unwrap().unwrap();
+        assert_eq!(spec.resource_dir, Some(second.join("Python3")));
         assert_eq!(list(&folders).len(), 1);
         assert!(find("julia", &folders).is_none());
     }
@@ -402,9 +405,9 @@ mod tests {
         install(&second, "ir", text);
         install(&second, "other", text);
         let folders = [first.clone(), second.clone()];
-        let found = find("Ir", &folders).unwrap().unwrap();
-        assert_eq!(found.name, "ir");
-        assert_eq!(found.resource_dir, Some(first.join("IR")));
+        let spec = find("Ir", &folders).unwrap().unwrap();
+        assert_eq!(spec.name, "ir");
+        assert_eq!(spec.resource_dir, Some(first.join("IR")));
         let names: Vec<_> = list(&folders).into_iter().map(|it| it.name).collect();
         assert_eq!(names, ["ir", "other"]);
         let path = second.join("other");

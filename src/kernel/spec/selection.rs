@@ -368,13 +368,13 @@ impl Selection<'_> {
             None => nearest_prefix(self.folder, self.variables),
         };
         let mut folders = folders_of(prefix.as_deref());
-        let mut found = kernelspec::find(name, &folders);
-        if found.is_none() && prefix.is_none() {
+        let mut installed = kernelspec::find(name, &folders);
+        if installed.is_none() && prefix.is_none() {
             // Last, because probing the Python on PATH takes time.
             folders = folders_of(prefix_on_path(self.variables).as_deref());
-            found = kernelspec::find(name, &folders);
+            installed = kernelspec::find(name, &folders);
         }
-        if let Some(spec) = found {
+        if let Some(spec) = installed {
             return Ok(spec?);
         }
         let installed = kernelspec::installed(&folders);
@@ -428,9 +428,9 @@ impl Selection<'_> {
     /// ipykernel: its start there shows whether it has it.
     fn named_python(&self, path: &Path) -> Result<Python, NotPython> {
         let is_bare = path.components().count() == 1 && !path.exists();
-        let found = is_bare.then(|| self.variables.programs(path));
-        let found = found.and_then(|found| found.into_iter().next());
-        let path = found.as_deref().unwrap_or(path);
+        let programs = is_bare.then(|| self.variables.programs(path));
+        let program = programs.and_then(|programs| programs.into_iter().next());
+        let path = program.as_deref().unwrap_or(path);
         match self.probe(path) {
             Err(error) if !error.was_run && path.is_file() => {
                 let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

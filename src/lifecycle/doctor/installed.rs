@@ -213,7 +213,7 @@ mod tests {
         assert!(other_program.text.contains("another program comes after"));
         let nowhere = check(&[]);
         assert_eq!(nowhere.verdict, Verdict::Bad);
-        assert!(nowhere.mend.unwrap().starts_with("export PATH="));
+        assert!(nowhere.fix.unwrap().starts_with("export PATH="));
     }
 
     /// Writes a program by another process: a file that this process has written may still be open in a
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(checks[0].verdict, Verdict::Good, "{checks:?}");
         assert_eq!(checks[1].verdict, Verdict::Note, "{checks:?}");
         assert!(checks[1].text.starts_with("nb-proxy 0.0.9, "), "{checks:?}");
-        let fix = checks[1].mend.as_deref().unwrap();
+        let fix = checks[1].fix.as_deref().unwrap();
         let version = env!("CARGO_PKG_VERSION");
         assert!(fix.ends_with(&format!(
             "env/bin/python -m pip install nb-proxy=={version}"

@@ -52,7 +52,7 @@ pub(in crate::notebook) struct Style {
 
 /// The result of the single pass over a file.
 #[derive(Default)]
-struct Found {
+struct ScannedNotebook {
     /// The position of the list of cells, and whether it is a list.
     cells: Option<(Span, bool)>,
     objects: Vec<Object>,
@@ -77,11 +77,11 @@ impl Document {
             return Err(NotANotebook::at(&text, LONGEST, expected));
         }
         let mut scanner = Scanner::of_file(&text);
-        let found = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;
+        let scanned = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;
         let ascii = scanner.escapes && text.is_ascii();
         let wrong = |at, expected| NotANotebook::at(&text, at, expected);
         let number = |name| {
-            let span = found.fields.get(&text, name)?;
+            let span = scanned.fields.get(&text, name)?;
             std::str::from_utf8(span.of(&text))
                 .ok()?
                 .parse::<u64>()
@@ -92,36 +92,36 @@ impl Document {
             number("nbformat").unwrap_or(4),
             number("nbformat_minor").unwrap_or(0),
         );
-        let end = found.fields.span.end.saturating_sub(1);
-        if found.cells.is_none()
-            && let Some(cells) = legacy::cells(&text, &found.fields, nbformat.0)
+        let end = scanned.fields.span.end.saturating_sub(1);
+        if scanned.cells.is_none()
+            && let Some(cells) = legacy::cells(&text, &scanned.fields, nbformat.0)
         {
             let expected = "a worksheet: an object with a list of cells";
             let cells = cells.map_err(|at| wrong(at, expected))?;
             let frame = Frame {
                 text: text.clone(),
-                top: found.fields,
+                top: scanned.fields,
                 place: end,
             };
             let document = Self::framed(frame, cells, Bytes::new(), ascii, nbformat);
             return Ok(document.only_read(&text));
         }
-        let Some((list, true)) = found.cells else {
-            return Err(match found.cells {
+        let Some((list, true)) = scanned.cells else {
+            return Err(match scanned.cells {
                 Some((other, _)) => wrong(other.start, "a list of cells, which begins with ["),
                 None => wrong(end, "a field \"cells\": a notebook has one"),
             });
         };
         let mut at = list.start + 1;
-        let mut cells = Vec::with_capacity(found.objects.len());
-        for object in found.objects {
+        let mut cells = Vec::with_capacity(scanned.objects.len());
+        for object in scanned.objects {
             let span = object.span;
             let before = text.slice(at..span.start);
             cells.push(Cell::new(before, text.slice(span.start..span.end), object));
             at = span.end;
         }
         let close = text.slice(at..list.end.saturating_sub(1));
-        let frame = Frame::without_cells(&text, found.fields, list);
+        let frame = Frame::without_cells(&text, scanned.fields, list);
         let document = Self::framed(frame, cells, close, ascii, nbformat);
         Ok(match nbformat.0 {
             4 => document,
@@ -340,8 +340,8 @@ impl Style {
     }
 }
 
-fn scan(scanner: &mut Scanner<'_>) -> Result<Found, JsonError> {
-    let mut found = Found::default();
+fn scan(scanner: &mut Scanner<'_>) -> Result<ScannedNotebook, JsonError> {
+    let mut scanned = ScannedNotebook::default();
     let text = scanner.text();
     if scanner.next() != Some(b'{') {
         return scanner.fault("a notebook, which begins with {");
@@ -350,31 +350,31 @@ fn scan(scanner: &mut Scanner<'_>) -> Result<Found, JsonError> {
     let span = scanner.object(|scanner, key| {
         let cells = is(key.of(text), "cells");
         let value = if cells && scanner.next() == Some(b'[') {
-            found.objects.clear();
+            scanned.objects.clear();
             // Most notebooks have fewer cells; a few have many more.
-            found.objects.reserve(1024);
+            scanned.objects.reserve(1024);
             let list = scanner.array(|scanner| {
                 if scanner.next() != Some(b'{') {
                     return scanner.fault("a cell, which begins with {");
                 }
-                found.objects.push(Object::scan(scanner)?);
+                scanned.objects.push(Object::scan(scanner)?);
                 Ok(())
             })?;
-            found.cells = Some((list, true));
+            scanned.cells = Some((list, true));
             list
         } else {
             let value = scanner.value()?;
             if cells {
-                found.cells = Some((value, false));
+                scanned.cells = Some((value, false));
             }
             value
         };
         fields.push(crate::notebook::json::Field::new(key, value));
         Ok(())
     })?;
-    found.fields = Object { span, fields };
+    scanned.fields = Object { span, fields };
     scanner.end()?;
-    Ok(found)
+    Ok(scanned)
 }
 
 #[cfg(test)]
@@ -480,7 +480,7 @@ mod tests {
             let unique: std::collections::HashSet<_> = ids.iter().collect();
             assert_eq!(unique.len(), 4);
             assert_eq!(
-                document.set_source(0, "x").unwrap().what,
+                document.set_source(0, "x").unwrap().kind,
                 ChangeKind::Nothing
             );
             assert_eq!(text(&document), file);

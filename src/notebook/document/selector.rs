@@ -46,29 +46,29 @@ pub enum SelectError {
     #[error("{0:?} names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5")]
     Malformed(String),
     /// No id has this prefix.
-    #[error("there is no cell {given:?}{}", suggestion(near))]
+    #[error("there is no cell {text:?}{}", suggestion(near))]
     NoSuchId {
-        /// The text that was given.
-        given: String,
+        /// The text, as typed.
+        text: String,
         /// The cells with the ids most like it.
         near: Vec<CellCandidate>,
     },
     /// The text is too short for a prefix of an id.
     #[error(
-        "{given:?} is too little of an id: give 3 characters or more{}",
+        "{text:?} is too little of an id: give 3 characters or more{}",
         suggestion(near)
     )]
     TooShort {
-        /// The text that was given.
-        given: String,
+        /// The text, as typed.
+        text: String,
         /// The cells whose ids have this prefix.
         near: Vec<CellCandidate>,
     },
     /// Several cells match.
-    #[error("{given} is more than one cell{}", suggestion(candidates))]
+    #[error("{text} is more than one cell{}", suggestion(candidates))]
     Ambiguous {
-        /// The text that was given.
-        given: String,
+        /// The text, as typed.
+        text: String,
         /// All matching cells.
         candidates: Vec<CellCandidate>,
     },
@@ -172,7 +172,7 @@ impl Document {
     pub fn find(&self, selector: &CellSelector) -> Result<usize, SelectError> {
         match selector {
             CellSelector::Index(index) => self.position_of(*index, self.cells.len()),
-            CellSelector::Id(given) => self.find_id(given),
+            CellSelector::Id(text) => self.find_id(text),
             CellSelector::Count(count) => self.find_count(*count),
             CellSelector::Range { .. } => Err(SelectError::Many(selector.clone())),
         }
@@ -222,31 +222,31 @@ impl Document {
             .ok_or(SelectError::OutOfRange { index, cells })
     }
 
-    fn find_id(&self, given: &str) -> Result<usize, SelectError> {
-        if let Some(index) = self.position_by_id(given) {
+    fn find_id(&self, text: &str) -> Result<usize, SelectError> {
+        if let Some(index) = self.position_by_id(text) {
             return Ok(index);
         }
         let begin: Vec<_> = (0..self.cells.len())
             .filter(|index| {
                 self.cells
                     .get(*index)
-                    .is_some_and(|cell| cell.id().starts_with(given))
+                    .is_some_and(|cell| cell.id().starts_with(text))
             })
             .collect();
-        let given = given.to_owned();
+        let text = text.to_owned();
         match begin.as_slice() {
             [] => {
-                let near = self.most_similar(&given);
-                Err(SelectError::NoSuchId { given, near })
+                let near = self.most_similar(&text);
+                Err(SelectError::NoSuchId { text, near })
             }
-            _ if given.chars().count() < 3 => {
+            _ if text.chars().count() < 3 => {
                 let near = self.candidates(begin.into_iter().take(MOST_NEAR));
-                Err(SelectError::TooShort { given, near })
+                Err(SelectError::TooShort { text, near })
             }
             [index] => Ok(*index),
             _ => {
                 let candidates = self.candidates(begin);
-                Err(SelectError::Ambiguous { given, candidates })
+                Err(SelectError::Ambiguous { text, candidates })
             }
         }
     }
@@ -265,16 +265,16 @@ impl Document {
                 Err(SelectError::NoSuchCount { count, near })
             }
             _ => Err(SelectError::Ambiguous {
-                given: format!("In[{count}]"),
+                text: format!("In[{count}]"),
                 candidates: self.candidates(found.into_iter().map(|(index, _)| *index)),
             }),
         }
     }
 
     /// Returns the cells whose ids are most like a text.
-    fn most_similar(&self, given: &str) -> Vec<CellCandidate> {
+    fn most_similar(&self, text: &str) -> Vec<CellCandidate> {
         let beginning = |text: &str| text.chars().take(64).collect::<String>();
-        let given = beginning(given);
+        let text = beginning(text);
         let mut all: Vec<_> = self
             .cells
             .iter()
@@ -282,11 +282,11 @@ impl Document {
             .map(|(index, cell)| {
                 // Also compare a prefix of the same length, for a prefix with a typing error.
                 let id = beginning(cell.id());
-                let part: String = id.chars().take(given.chars().count()).collect();
-                let whole = strsim::damerau_levenshtein(&given, &id);
-                (strsim::damerau_levenshtein(&given, &part).min(whole), index)
+                let part: String = id.chars().take(text.chars().count()).collect();
+                let whole = strsim::damerau_levenshtein(&text, &id);
+                (strsim::damerau_levenshtein(&text, &part).min(whole), index)
             })
-            .filter(|(distance, _)| *distance <= given.chars().count().div_ceil(3))
+            .filter(|(distance, _)| *distance <= text.chars().count().div_ceil(3))
             .collect();
         all.sort_unstable();
         self.candidates(all.into_iter().map(|(_, index)| index).take(MOST_NEAR))
@@ -369,7 +369,7 @@ mod tests {
         Document::parse(format!("{{\"cells\":[{}]}}", cells.join(","))).unwrap()
     }
 
-    fn found(text: &str) -> Result<Range<usize>, String> {
+    fn parse(text: &str) -> Result<Range<usize>, String> {
         let selector: CellSelector = text
             .parse()
             .map_err(|error: SelectError| error.to_string())?;
@@ -398,7 +398,7 @@ mod tests {
             ("..5", 0..5),
             ("..=-1", 0..5),
         ] {
-            assert_eq!(found(text), Ok(range), "{text}");
+            assert_eq!(parse(text), Ok(range), "{text}");
         }
         assert_eq!(notebook().find(&CellSelector::Id("1234".to_owned())), Ok(3));
         assert_eq!(notebook().find(&CellSelector::Id("7".to_owned())), Ok(2));
@@ -452,7 +452,7 @@ mod tests {
                 "\"\" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5",
             ),
         ] {
-            assert_eq!(found(text), Err(error.into()), "{text}");
+            assert_eq!(parse(text), Err(error.into()), "{text}");
         }
         let range = "1..2".parse().unwrap();
         assert!(matches!(notebook().find(&range), Err(SelectError::Many(_))));

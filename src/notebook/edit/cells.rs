@@ -16,7 +16,8 @@ pub struct CellChange {
     /// The cell's position now, or before it was removed.
     pub index: usize,
     /// The kind of change.
-    pub what: ChangeKind,
+    #[serde(rename = "what")]
+    pub kind: ChangeKind,
     /// The cell's revision before; none for a new cell.
     pub before: Option<Revision>,
     /// The cell's revision now; none for a removed cell.
@@ -121,7 +122,7 @@ impl Document {
         let cell = self.take_cell(index);
         Ok(CellChange {
             index,
-            what: ChangeKind::Removed,
+            kind: ChangeKind::Removed,
             before: Some(cell.revision()),
             after: None,
             cell: cell.id,
@@ -332,7 +333,7 @@ impl Document {
     pub(in crate::notebook) fn change(
         &mut self,
         index: usize,
-        what: ChangeKind,
+        kind: ChangeKind,
         edit: impl FnOnce(&mut Cell, &Layout),
     ) -> Result<CellChange, DocumentEditError> {
         let cell = self.check(index)?;
@@ -344,23 +345,23 @@ impl Document {
             .cells
             .get_mut(index)
             .filter(|cell| cell.text != new.text);
-        let what = match changed {
+        let kind = match changed {
             Some(cell) => {
                 *cell = new;
-                what
+                kind
             }
             None => ChangeKind::Nothing,
         };
-        Ok(self.report(index, what, Some(before)))
+        Ok(self.report(index, kind, Some(before)))
     }
 
-    fn report(&self, index: usize, what: ChangeKind, before: Option<Revision>) -> CellChange {
+    fn report(&self, index: usize, kind: ChangeKind, before: Option<Revision>) -> CellChange {
         let cell = self.cells.get(index);
         let after = cell.map(Cell::revision);
         CellChange {
             cell: cell.map(|cell| cell.id.clone()).unwrap_or_default(),
             index,
-            what,
+            kind,
             before: before.or(after),
             after,
         }

@@ -399,7 +399,7 @@ impl Document {
                     if code || named {
                         let change = self.clear_outputs(at)?;
                         changes.extend(
-                            Some(change).filter(|it| named || it.what != ChangeKind::Nothing),
+                            Some(change).filter(|it| named || it.kind != ChangeKind::Nothing),
                         );
                     }
                 }
@@ -489,13 +489,13 @@ fn as_one(changes: Vec<CellChange>) -> Vec<CellChange> {
     let before = changes.first().and_then(|change| change.before);
     let edited = changes
         .iter()
-        .any(|change| change.what == ChangeKind::Edited);
+        .any(|change| change.kind == ChangeKind::Edited);
     let one = changes.into_iter().next_back().map(|last| CellChange {
         before,
-        what: if edited {
+        kind: if edited {
             ChangeKind::Edited
         } else {
-            last.what
+            last.kind
         },
         ..last
     });
@@ -664,7 +664,7 @@ mod tests {
         let [change] = changes.as_slice() else {
             panic!("one change of one cell: {changes:?}");
         };
-        assert_eq!(change.what, ChangeKind::Edited);
+        assert_eq!(change.kind, ChangeKind::Edited);
         assert_eq!(change.before, Some(notebook().cells()[0].revision()));
         assert_eq!(change.after, Some(document.cells()[0].revision()));
     }

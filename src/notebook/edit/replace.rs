@@ -50,7 +50,7 @@ impl Document {
                 false => pattern.replace_all(&source, NoExpand(with)),
             };
             let change = document.set_source(at, &new)?;
-            changes.extend(Some(change).filter(|it| it.what != ChangeKind::Nothing));
+            changes.extend(Some(change).filter(|it| it.kind != ChangeKind::Nothing));
         }
         Ok((document, changes, count))
     }

@@ -48,7 +48,7 @@ impl Document {
         edited.insert(index + 1, &new)?;
         edited.remove_metadata(index + 1, &["execution"])?;
         let second = CellChange {
-            what: ChangeKind::Inserted,
+            kind: ChangeKind::Inserted,
             before: None,
             ..edited.set_source_bytes(index + 1, &second)?
         };
@@ -60,7 +60,7 @@ impl Document {
         {
             edited.clear_outputs(index)?;
         }
-        first.what = ChangeKind::Edited;
+        first.kind = ChangeKind::Edited;
         *self = edited;
         Ok([first, second])
     }

@@ -38,7 +38,7 @@ pub(super) fn align(
     let mut pairs = Pairs {
         base,
         other,
-        found: vec![None; base.len()],
+        matches: vec![None; base.len()],
         taken: other
             .iter()
             .map(|cell| (cell.own_id || cell.recorded_id) && is_new(cell.id()))
@@ -52,7 +52,7 @@ pub(super) fn align(
         }
     }
     if base.iter().chain(other).all(Cell::has_own_id) {
-        return pairs.found;
+        return pairs.matches;
     }
     let named = |cell: &Cell| cell.own_id || cell.recorded_id;
     let other_by_id = places_by_id(other, named);
@@ -60,7 +60,7 @@ pub(super) fn align(
         pairs.join(index, other_by_id.get(cell.id()).copied());
     }
     if base.iter().chain(other).all(|cell| cell.recorded_id) {
-        return pairs.found;
+        return pairs.matches;
     }
     // `nb fmt` writes stand-ins into the file as ids. Equal ids then mean the same cell, unless other cells
     // were inserted before it meanwhile. So the content must agree too, or else no other cell may match
@@ -100,25 +100,30 @@ pub(super) fn align(
     for index in 0..base.len() {
         let at = match index.checked_sub(1) {
             None => Some(0),
-            Some(before) => pairs.found.get(before).copied().flatten().map(|at| at + 1),
+            Some(before) => pairs
+                .matches
+                .get(before)
+                .copied()
+                .flatten()
+                .map(|at| at + 1),
         };
         pairs.join(index, at);
     }
     for index in (0..base.len()).rev() {
-        let at = match pairs.found.get(index + 1) {
+        let at = match pairs.matches.get(index + 1) {
             None => other.len().checked_sub(1),
             Some(next) => next.and_then(|next| next.checked_sub(1)),
         };
         pairs.join(index, at);
     }
-    pairs.found
+    pairs.matches
 }
 
 /// The pairs of cells that were found to be the same.
 struct Pairs<'a> {
     base: &'a [Cell],
     other: &'a [Cell],
-    found: Vec<Option<usize>>,
+    matches: Vec<Option<usize>>,
     taken: Vec<bool>,
 }
 
@@ -152,9 +157,9 @@ impl Pairs<'_> {
             true => a.id() == b.id(),
             false => a.id() == b.id() || a.cell_type() == b.cell_type(),
         };
-        match (self.found.get_mut(index), self.taken.get_mut(at)) {
-            (Some(found @ None), Some(taken @ false)) if may => {
-                *found = Some(at);
+        match (self.matches.get_mut(index), self.taken.get_mut(at)) {
+            (Some(matched @ None), Some(taken @ false)) if may => {
+                *matched = Some(at);
                 *taken = true;
                 true
             }

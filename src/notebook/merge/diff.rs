@@ -96,13 +96,17 @@ pub struct OutputsDiff {
 /// predecessor. `outputs` says whether outputs are compared too.
 pub fn diff(before: &Document, after: &Document, outputs: bool) -> Vec<CellDiff> {
     let places = align(&before.cells, &after.cells, |_| false);
-    let ran = if outputs { Ran::Outputs } else { Ran::Nothing };
+    let ran = if outputs {
+        ComparedExecution::Outputs
+    } else {
+        ComparedExecution::Nothing
+    };
     compared(before, after, &places, ran)
 }
 
 /// The parts of a cell's execution that are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ran {
+enum ComparedExecution {
     Nothing,
     Outputs,
     /// The count and the times too: a cell may have these after a run without outputs.
@@ -113,7 +117,7 @@ fn compared(
     before: &Document,
     after: &Document,
     places: &[Option<usize>],
-    ran: Ran,
+    ran: ComparedExecution,
 ) -> Vec<CellDiff> {
     let moved = out_of_order(places);
     let origins = inverse(places, after.cells.len());
@@ -151,17 +155,17 @@ pub fn diff_metadata(before: &Document, after: &Document) -> Vec<FieldDiff> {
 pub fn changes(before: &Document, after: &Document) -> Vec<CellChange> {
     let places = align_edited(&before.cells, &after.cells);
     let mut list = Vec::new();
-    for diff in compared(before, after, &places, Ran::All) {
+    for diff in compared(before, after, &places, ComparedExecution::All) {
         let (was, is) = (diff.before.as_ref(), diff.after.as_ref());
         let revision = |side: Option<&CellSide>| side.map(|side| side.revision);
         let Some(index) = is.or(was).map(|side| side.index) else {
             continue;
         };
-        let mut report = |what| {
+        let mut report = |kind| {
             list.push(CellChange {
                 cell: diff.cell.clone(),
                 index,
-                what,
+                kind,
                 before: revision(was),
                 after: revision(is),
             });
@@ -211,7 +215,7 @@ fn compare(
     before: Option<(usize, &Cell)>,
     after: Option<(usize, &Cell)>,
     moved: bool,
-    ran: Ran,
+    ran: ComparedExecution,
 ) -> Option<CellDiff> {
     if let (Some((_, before)), Some((_, after))) = (before, after)
         && !moved
@@ -251,7 +255,8 @@ fn compare(
             let times = EXECUTION_KEYS.map(|key| cell.and_then(|(_, cell)| cell.metadata(&[key])));
             times.map(|times| times.map(|times| digest(times.bytes())))
         };
-        let rest = (ran == Ran::All).then(|| (field("execution_count", &b"null"[..]), times()));
+        let rest = (ran == ComparedExecution::All)
+            .then(|| (field("execution_count", &b"null"[..]), times()));
         (field("outputs", b"[]"), rest)
     };
     let id = after.or(before).map(|(_, cell)| cell.id().to_owned());
@@ -262,12 +267,11 @@ fn compare(
         moved,
         source: hunks(&text(before), &text(after), in_both, AROUND),
         metadata,
-        outputs: (ran != Ran::Nothing && outputs_key(before) != outputs_key(after)).then(|| {
-            OutputsDiff {
+        outputs: (ran != ComparedExecution::Nothing && outputs_key(before) != outputs_key(after))
+            .then(|| OutputsDiff {
                 before: short(before),
                 after: short(after),
-            }
-        }),
+            }),
     };
     let revisions = [&diff.before, &diff.after].map(|side| side.as_ref().map(|it| it.revision));
     let differs = revisions[0] != revisions[1] || moved || diff.outputs.is_some();
@@ -371,7 +375,7 @@ mod tests {
     fn changes_in_words(before: &str, after: &str) -> Vec<String> {
         let list = diff(&cells(before), &cells(after), true);
         let texts = list.into_iter().map(|diff| {
-            let what = match (&diff.before, &diff.after) {
+            let kind = match (&diff.before, &diff.after) {
                 (None, _) => "+",
                 (_, None) => "-",
                 _ if diff.moved => ">",
@@ -384,7 +388,7 @@ mod tests {
                 DiffLine::Added(text) => format!("+{text}"),
             });
             format!(
-                "{what}{} {}",
+                "{kind}{} {}",
                 diff.cell,
                 lines.collect::<Vec<_>>().join("|")
             )
@@ -534,7 +538,7 @@ mod tests {
         moved.move_cell(2, 0).unwrap();
         let kinds: Vec<_> = changes(&before, &moved)
             .iter()
-            .map(|it| (it.what, it.index))
+            .map(|it| (it.kind, it.index))
             .collect();
         assert_eq!(kinds, [(ChangeKind::Edited, 0), (ChangeKind::Moved, 0)]);
     }

@@ -80,10 +80,10 @@ fn recalled(
         .enumerate()
         .map(|(at, (id, _))| (id.as_str(), at))
         .collect();
-    let mut found: Vec<Option<usize>> = vec![None; cells.len()];
+    let mut matches: Vec<Option<usize>> = vec![None; cells.len()];
     let mut free = vec![true; known.len()];
-    let mut join = |found: &mut Vec<Option<usize>>, index: usize, at: usize| -> bool {
-        match (found.get_mut(index), free.get_mut(at)) {
+    let mut join = |matches: &mut Vec<Option<usize>>, index: usize, at: usize| -> bool {
+        match (matches.get_mut(index), free.get_mut(at)) {
             (Some(slot @ None), Some(free @ true)) => {
                 *slot = Some(at);
                 *free = false;
@@ -94,7 +94,7 @@ fn recalled(
     };
     for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.own_id) {
         if let Some(at) = by_id.get(cell.id()) {
-            join(&mut found, index, *at);
+            join(&mut matches, index, *at);
         }
     }
     let named = |index: usize| cells.get(index).is_some_and(|cell| cell.own_id);
@@ -110,7 +110,7 @@ fn recalled(
     {
         for (at, index) in (at..from.start).zip(index..to.start) {
             if !named(index) {
-                join(&mut found, index, at);
+                join(&mut matches, index, at);
             }
         }
         (at, index) = (from.end, to.end);
@@ -121,11 +121,11 @@ fn recalled(
         places.entry(*revision).or_default().push_back(at);
     }
     for (index, revision) in new.iter().enumerate().filter(|(index, _)| !named(*index)) {
-        if found.get(index) == Some(&None)
+        if matches.get(index) == Some(&None)
             && let Some(places) = places.get_mut(revision)
         {
             while let Some(at) = places.pop_front() {
-                if join(&mut found, index, at) {
+                if join(&mut matches, index, at) {
                     break;
                 }
             }
@@ -133,16 +133,16 @@ fn recalled(
     }
     // Match edited cells, which have kept their position.
     for (from, to) in hunks {
-        let taken: HashSet<usize> = found.iter().flatten().copied().collect();
+        let taken: HashSet<usize> = matches.iter().flatten().copied().collect();
         let old: Vec<usize> = from.filter(|at| !taken.contains(at)).collect();
         let new: Vec<usize> = to
-            .filter(|index| found.get(*index) == Some(&None) && !named(*index))
+            .filter(|index| matches.get(*index) == Some(&None) && !named(*index))
             .collect();
         for (at, index) in pairs(&old, &new, known, cells, text) {
-            join(&mut found, index, at);
+            join(&mut matches, index, at);
         }
     }
-    found
+    matches
 }
 
 /// Matches edited cells: one by one if their number is the same, else those whose text is most alike.
@@ -275,11 +275,11 @@ mod tests {
             (&["a", "b"], &["a", "a", "b"], &[0, 9, 1]),
             (&["", "", ""], &["", "x", ""], &[0, 1, 2]),
         ] {
-            let found: Vec<_> = followed(before, after)
+            let matches: Vec<_> = followed(before, after)
                 .into_iter()
                 .map(|at| at.unwrap_or(9))
                 .collect();
-            assert_eq!(found, want, "{before:?} / {after:?}");
+            assert_eq!(matches, want, "{before:?} / {after:?}");
         }
     }
 

@@ -51,7 +51,7 @@ fn hits(
     limit: usize,
 ) -> Vec<SearchMatch> {
     let mut hits = Vec::new();
-    let mut look = |output, text: &str| {
+    let mut search_text = |output, text: &str| {
         let mut line = 1;
         let mut start = 0;
         let mut known = 0;
@@ -77,11 +77,11 @@ fn hits(
         }
     };
     if within != SearchScope::Outputs {
-        look(None, &cell.source());
+        search_text(None, &cell.source());
     }
     if within != SearchScope::Source {
         for (number, output) in cell.read_outputs().enumerate() {
-            look(Some(number), &output.text);
+            search_text(Some(number), &output.text);
         }
     }
     hits

@@ -212,7 +212,7 @@ proptest! {
         };
         let mut value = written.value.clone();
         let same = source_of(&value["cells"][at]) == text;
-        prop_assert_eq!(changed.what == ChangeKind::Nothing, same);
+        prop_assert_eq!(changed.kind == ChangeKind::Nothing, same);
         prop_assert_eq!(changed.before == changed.after, same);
         value["cells"][at]["source"] = json!(text);
         prop_assert_eq!(plain(meaning(&after)), plain(value));
@@ -335,7 +335,7 @@ proptest! {
             return Ok(());
         }
         let changed = after.set_execution(at, &execution).unwrap();
-        prop_assert_eq!((changed.what, changed.before), (ChangeKind::Outputs, changed.after));
+        prop_assert_eq!((changed.kind, changed.before), (ChangeKind::Outputs, changed.after));
         cell["execution_count"] = json!(7);
         cell["metadata"]["execution"] = json!({"a": "b"});
         let mut new = meaning(&after);
@@ -348,7 +348,7 @@ proptest! {
         new["cells"][at]["outputs"][0]["text"] = json!(text);
         cell["outputs"] = json!([output]);
         prop_assert_eq!(new, value.clone());
-        prop_assert_eq!(after.set_execution(at, &execution).unwrap().what, ChangeKind::Nothing);
+        prop_assert_eq!(after.set_execution(at, &execution).unwrap().kind, ChangeKind::Nothing);
         assert_rest_is_untouched(&before, &after, &[at]);
         after.clear_outputs(at).unwrap();
         let cell = &mut value["cells"][at];

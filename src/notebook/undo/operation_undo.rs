@@ -308,7 +308,7 @@ mod tests {
         };
         let lost = |id: &str| ran(before, id) && !ran(after, id);
         let changes = changes(before, after).into_iter();
-        let changes = changes.filter(|changed| changed.what != ChangeKind::Moved);
+        let changes = changes.filter(|changed| changed.kind != ChangeKind::Moved);
         OperationUndo {
             cells: changes
                 .map(|changed| TouchedCell {

@@ -64,8 +64,8 @@ impl Document {
         let mut changed = self.change(index, ChangeKind::Edited, |cell, layout| {
             set_version(cell, &version, layout, lists);
         })?;
-        if changed.what == ChangeKind::Edited && changed.before == changed.after {
-            changed.what = ChangeKind::Outputs;
+        if changed.kind == ChangeKind::Edited && changed.before == changed.after {
+            changed.kind = ChangeKind::Outputs;
         }
         Ok(changed)
     }
@@ -212,7 +212,7 @@ mod tests {
             document.remove(index).unwrap();
             let changed = document.restore_cell(index, &id, &cell).unwrap();
             assert_eq!(
-                (changed.what, changed.index, changed.before),
+                (changed.kind, changed.index, changed.before),
                 (ChangeKind::Inserted, index, None)
             );
             assert_eq!(text(&document), FILE);
@@ -251,12 +251,12 @@ mod tests {
         document.set_metadata(0, &["x"], &Json::from(1)).unwrap();
         let changed = document.restore_version(0, &first).unwrap();
         assert_eq!(
-            (changed.what, changed.after),
+            (changed.kind, changed.after),
             (ChangeKind::Edited, Some(revision))
         );
         assert_eq!(text(&document), FILE);
         assert_eq!(
-            document.restore_version(0, &first).unwrap().what,
+            document.restore_version(0, &first).unwrap().kind,
             ChangeKind::Nothing
         );
     }
@@ -267,7 +267,7 @@ mod tests {
         let whole = json(&document, 0);
         document.clear_outputs(0).unwrap();
         let changed = document.restore_version(0, &whole).unwrap();
-        assert_eq!(changed.what, ChangeKind::Outputs);
+        assert_eq!(changed.kind, ChangeKind::Outputs);
         assert_eq!(text(&document), FILE);
         // A text cell has no outputs; restoring the type restores them.
         document.set_type(0, CellType::Markdown).unwrap();

@@ -64,7 +64,8 @@ pub struct CellStep {
     /// The cell's id.
     pub cell: String,
     /// The kind of change.
-    pub what: ChangeKind,
+    #[serde(rename = "what")]
+    pub kind: ChangeKind,
     /// Its place in the list after all changes; of a removed cell, its place before them.
     pub index: usize,
     /// The place of a moved cell before all changes.
@@ -86,10 +87,10 @@ pub struct CellStep {
 
 impl CellStep {
     /// Returns a step with no further details.
-    pub fn new(cell: &str, what: ChangeKind, index: usize) -> Self {
+    pub fn new(cell: &str, kind: ChangeKind, index: usize) -> Self {
         Self {
             cell: cell.to_owned(),
-            what,
+            kind,
             index,
             from: None,
             before: None,
@@ -114,7 +115,8 @@ pub struct OverwrittenEdit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_session: Option<String>,
     /// The kind of edit: `inserted`, `edited` or `removed`.
-    pub what: ChangeKind,
+    #[serde(rename = "what")]
+    pub kind: ChangeKind,
     /// The overwritten revision, which `nb restore` restores; for a removed cell, the revision that the save
     /// brought back. None if versions are not stored.
     pub revision: Option<Revision>,

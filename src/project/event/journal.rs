@@ -70,11 +70,11 @@ impl Journal {
     /// # Errors
     /// The file cannot be written, or another process holds the lock all the time.
     pub fn append_all(&mut self, events: &[Event]) -> io::Result<()> {
-        let patience = lock::patience();
-        if self.append_within(events, patience)? {
+        let timeout = lock::lock_timeout();
+        if self.append_within(events, timeout)? {
             return Ok(());
         }
-        Err(self.held(patience))
+        Err(self.held(timeout))
     }
 
     /// Returns the error that another process has held the lock for `waited`.

@@ -1,8 +1,8 @@
 //! The journal: who did what, as typed events, one line of JSON each.
 //!
 //! An execution is identified by its kernel's generation and its request's `msg_id`. Its sender writes
-//! [`EventKind::Asked`] and [`EventKind::Done`]; an observer of iopub writes [`EventKind::Seen`] and a `done`
-//! with [`Outcome::Seen`]. If several processes write about one execution, the sender's events take
+//! [`EventKind::Requested`] and [`EventKind::Done`]; an observer of iopub writes [`EventKind::BegunOutside`] and a `done`
+//! with [`Outcome::ObservedOk`]. If several processes write about one execution, the sender's events take
 //! precedence over an observer's.
 //!
 //! [`Journal`] appends to a series of files, [`Events`] reads them backwards from the end, [`EventFollower`]
@@ -63,9 +63,11 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// A client of `nb` or of a proxy sent an execute request.
-    Asked(ExecutionStart),
+    #[serde(rename = "asked")]
+    Requested(ExecutionStart),
     /// The kernel began to run a request of a client that is connected to it directly.
-    Seen(ExecutionStart),
+    #[serde(rename = "seen")]
+    BegunOutside(ExecutionStart),
     /// The code of a front end's cell requests a line of input from the person there.
     Prompted {
         /// The request's id.
@@ -198,13 +200,17 @@ pub enum Outcome {
     /// The kernel ended while it ran.
     KernelDied,
     /// The kernel has ended it, and no recorder received the reply.
-    Unheard,
+    #[serde(rename = "unheard")]
+    UnknownEnd,
     /// An observer saw its end, and no error among its outputs.
-    Seen,
+    #[serde(rename = "seen")]
+    ObservedOk,
     /// An observer saw its end, and an error among its outputs.
-    SeenError,
+    #[serde(rename = "seen_error")]
+    ObservedError,
     /// The kernel was found idle: no client saw the end.
-    Unseen,
+    #[serde(rename = "unseen")]
+    Unobserved,
     /// An outcome of another version, or a kernel's own status.
     #[serde(other)]
     Unknown,
@@ -227,7 +233,7 @@ impl Event {
     /// Returns the id of the request that the event is about, if it is an execution's.
     pub fn msg_id(&self) -> Option<&str> {
         match &self.kind {
-            EventKind::Asked(start) | EventKind::Seen(start) => Some(&start.msg_id),
+            EventKind::Requested(start) | EventKind::BegunOutside(start) => Some(&start.msg_id),
             EventKind::Done(end) => Some(&end.msg_id),
             EventKind::Prompted { msg_id, .. } | EventKind::Answered { msg_id } => Some(msg_id),
             _ => None,
@@ -235,9 +241,9 @@ impl Event {
     }
 
     /// Returns the request, if its sender wrote the event.
-    pub fn asked(&self) -> Option<&ExecutionStart> {
+    pub fn request(&self) -> Option<&ExecutionStart> {
         match &self.kind {
-            EventKind::Asked(start) => Some(start),
+            EventKind::Requested(start) => Some(start),
             _ => None,
         }
     }
@@ -245,7 +251,7 @@ impl Event {
     /// Returns the request, if its sender or an observer wrote the event.
     pub fn start(&self) -> Option<&ExecutionStart> {
         match &self.kind {
-            EventKind::Asked(start) | EventKind::Seen(start) => Some(start),
+            EventKind::Requested(start) | EventKind::BegunOutside(start) => Some(start),
             _ => None,
         }
     }
@@ -294,7 +300,9 @@ impl Event {
             event.by = Some(name.to_owned());
         }
         match &mut event.kind {
-            EventKind::Asked(start) | EventKind::Seen(start) if !keeps_code => start.code = None,
+            EventKind::Requested(start) | EventKind::BegunOutside(start) if !keeps_code => {
+                start.code = None;
+            }
             EventKind::Peeked { code } if !keeps_code => *code = None,
             EventKind::Called(call) if !keeps_code => call.remove_code(),
             EventKind::Messaged(turn) if !keeps_code => turn.message = None,
@@ -368,14 +376,17 @@ impl Outcome {
     /// Returns whether the request's sender or recorder reported it, who know more than an
     /// observer.
     pub fn is_certain(self) -> bool {
-        !matches!(self, Self::Seen | Self::SeenError | Self::Unseen)
+        !matches!(
+            self,
+            Self::ObservedOk | Self::ObservedError | Self::Unobserved
+        )
     }
 
     /// Returns the outcome to show: an observer's report counts as the outcome.
     pub fn shown(self) -> Self {
         match self {
-            Self::Seen => Self::Ok,
-            Self::SeenError => Self::Error,
+            Self::ObservedOk => Self::Ok,
+            Self::ObservedError => Self::Error,
             known => known,
         }
     }
@@ -404,7 +415,7 @@ pub fn requests(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Eve
             }
             false
         }
-        EventKind::Asked(start) => start.store_history && !aborted.contains(&start.msg_id),
+        EventKind::Requested(start) => start.store_history && !aborted.contains(&start.msg_id),
         _ => false,
     })
 }
@@ -448,7 +459,7 @@ mod tests {
         let mut later = line.clone();
         later["of_a_later_version"] = json!(1);
         let read: Event = serde_json::from_value(later).unwrap();
-        assert!(read.asked().unwrap().store_history);
+        assert!(read.request().unwrap().store_history);
         assert_eq!(serde_json::to_value(&read).unwrap(), line);
         let opened =
             json!({"at": "2026-01-02T03:04:05Z", "session": "a", "event": "opened", "x": 1});

@@ -59,7 +59,7 @@ fn starts_generation(event: &Event, generation: u64) -> bool {
     match event.kind {
         EventKind::Opened | EventKind::Restarted => event_generation <= generation,
         // The ends of an earlier kernel's cells may be written later than this kernel's start.
-        EventKind::Asked(_) => event_generation < generation,
+        EventKind::Requested(_) => event_generation < generation,
         _ => false,
     }
 }
@@ -101,8 +101,8 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             list.insert(end.msg_id.clone());
         }
         let (start, is_from_sender) = match event.kind {
-            EventKind::Asked(start) => (start, true),
-            EventKind::Seen(start) => (start, false),
+            EventKind::Requested(start) => (start, true),
+            EventKind::BegunOutside(start) => (start, false),
             EventKind::Prompted { msg_id, prompt } => {
                 prompts.entry(msg_id).or_insert(Some(prompt));
                 continue;
@@ -160,7 +160,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
 /// Returns whether an event counts as use of the kernel.
 fn is_activity(event: &Event) -> bool {
     match event.kind {
-        EventKind::Asked(_) | EventKind::Seen(_) | EventKind::Done(_) => true,
+        EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => true,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => true,
         EventKind::Opened | EventKind::Restarted => true,
         EventKind::Interrupted | EventKind::Withdrew { .. } => true,

@@ -175,7 +175,7 @@ impl Shell {
             by: self.launch.front_end.actor(),
             language: Some(self.launch.front_end.language.clone()),
             front_end_python: self.launch.parent.as_ref().and_then(probe::of_process),
-            patience: START_TIMEOUT,
+            timeout: START_TIMEOUT,
             ..OpenOptions::default()
         };
         ensure_kernel(&target.project, &target.notebook(), &options).await

@@ -99,7 +99,8 @@ impl Bridge {
     }
 
     pub(super) fn close_all_links(&mut self) {
-        self.out.push(Action::CloseLinks(self.kernel.own().clone()));
+        self.out
+            .push(Action::CloseLinks(self.kernel.client_id().clone()));
         for id in self.clients.ids() {
             self.clients.close_links(&mut self.out, &id);
         }
@@ -109,7 +110,10 @@ impl Bridge {
     pub fn link_up(&mut self, now: Now, id: &ClientId, channel: Channel) {
         self.set_now(now);
         self.clients.link_up(id, channel);
-        if id == self.kernel.own() && channel == Channel::Shell && self.kernel.take_shell_lost() {
+        if id == self.kernel.client_id()
+            && channel == Channel::Shell
+            && self.kernel.take_shell_lost()
+        {
             self.probe_shell();
         }
         self.release(id);
@@ -122,7 +126,7 @@ impl Bridge {
     ///
     /// The caller dials the socket again; [`Bridge::set_kernel`] reports it if the kernel has ended.
     pub fn link_down(&mut self, id: &ClientId, channel: Channel, unsent: Vec<Verified>) {
-        if id == self.kernel.own() && channel == Channel::Shell {
+        if id == self.kernel.client_id() && channel == Channel::Shell {
             self.kernel.shell_lost(&mut self.timers);
         }
         if self.clients.link_down(id, channel) {

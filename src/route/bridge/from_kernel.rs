@@ -47,7 +47,7 @@ impl Bridge {
         mut message: Verified,
     ) {
         self.set_now(now);
-        if id == self.kernel.own() {
+        if id == self.kernel.client_id() {
             let key = parent_key(&message);
             if channel == Channel::Shell && self.kernel.shell_request() == key.as_ref() {
                 self.handle_shell_reply();

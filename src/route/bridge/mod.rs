@@ -74,7 +74,7 @@ impl Notices {
 impl Bridge {
     /// Makes a bridge that waits for its kernel.
     pub fn new(settings: Settings, now: Now) -> Self {
-        let own = ClientId::new(Bytes::from(settings.id.clone()));
+        let client_id = ClientId::new(Bytes::from(settings.id.clone()));
         let mut timers = Timers::new(now.instant);
         timers.start(KERNEL_WAIT, Timer::KernelWait);
         Self {
@@ -82,7 +82,7 @@ impl Bridge {
             front_end: settings.front_end,
             policies: Policies::default(),
             notices: Notices::default(),
-            kernel: KernelConnection::new(own),
+            kernel: KernelConnection::new(client_id),
             clients: Clients::new(settings.held_bytes, settings.undelivered_bytes),
             requests: Requests::default(),
             queue: ExecutionQueue::default(),
@@ -156,7 +156,7 @@ impl Bridge {
 
     /// Returns how much of each client waits, for the kernel or in the execution queue.
     pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
-        let own = self.kernel.own();
+        let own = self.kernel.client_id();
         self.clients.held().filter(move |(id, _)| *id != own)
     }
 
@@ -246,7 +246,7 @@ impl Bridge {
     /// Takes a SIGINT to the proxy, by which Jupyter asks for an interrupt.
     pub fn interrupt(&mut self, now: Now) {
         self.set_now(now);
-        let own = self.kernel.own().clone();
+        let own = self.kernel.client_id().clone();
         self.stop(&own, None);
     }
 

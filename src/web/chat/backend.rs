@@ -8,7 +8,9 @@ use tokio::sync::Notify;
 use super::turn::TurnEvent;
 use crate::agent::known::{KnownAgents, own_server};
 use crate::agent::update::Update;
-use crate::agent::{Agent, AgentError, Begun, ChatMessage, Front, Launch, McpServer, Workspace};
+use crate::agent::{
+    Agent, AgentError, AgentStart, ChatMessage, Front, Launch, McpServer, Workspace,
+};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::assistant::{
     Assistant, AssistantError, AssistantOptions, ConversationPart, ModelError, Provider, TokenUsage,
@@ -169,8 +171,8 @@ impl Backend {
             Self::Agent { agent, workspace } => {
                 let note = |text: String| front.take(Update::Note(text));
                 match agent.start(stop).await.map_err(|error| of_agent(&error))? {
-                    Begun::Already | Begun::New | Begun::Resumed => {}
-                    Begun::Forgotten { why } => note(format!(
+                    AgentStart::Already | AgentStart::New | AgentStart::Resumed => {}
+                    AgentStart::Forgotten { why } => note(format!(
                         "a new session, which does not know what was said before: {why}"
                     )),
                 }

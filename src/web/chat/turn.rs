@@ -139,7 +139,8 @@ pub(in crate::web) struct ChangedCell {
     /// The cell's id.
     cell: String,
     /// What happened to it: `inserted`, `edited`, `removed`, `moved`, …
-    what: String,
+    #[serde(rename = "what")]
+    change: String,
 }
 
 /// Turns an assistant's updates into events.

@@ -13,7 +13,7 @@ fuzz_target!(|input: (Vec<String>, Vec<(u8, Option<String>, u8)>)| {
     let runs = runs.into_iter().map(|(cell, code, end)| PastRun {
         code: code.or_else(|| texts.get(usize::from(cell)).cloned()),
         cell: ids.get(usize::from(cell)).cloned(),
-        end: [End::Whole, End::Failed, End::Unheard][usize::from(end % 3)],
+        end: [End::Whole, End::Failed, End::Unknown][usize::from(end % 3)],
     });
     let runs: Vec<_> = runs.collect();
     let mut cache = EffectsCache::default();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn in_a_minute() -> Instant {
-    Instant::now() + PATIENCE
+    Instant::now() + TIMEOUT
 }
 
 #[test]

@@ -252,7 +252,7 @@ fn an_identity_that_dials_again_reaches_a_busy_router_that_hands_over() {
             let (dialer, mut events) = dialer(at.clone(), DialRole::Dealer, &[]);
             events.up().await;
             dialer.send(message(&[word])).expect("there is room");
-            let unsent = dialer.close(Instant::now() + PATIENCE).await;
+            let unsent = dialer.close(Instant::now() + TIMEOUT).await;
             assert_eq!(unsent, Vec::<Message>::new());
         }
         let mut received = Vec::new();

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::python;
 use crate::socket_events::{
-    Event, Events, Forwarder, PATIENCE, any_port, dialer, message, publisher, router, run, soon,
+    Event, Events, Forwarder, TIMEOUT, any_port, dialer, message, publisher, router, run, soon,
     spilling_publisher,
 };
 

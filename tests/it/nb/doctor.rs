@@ -39,7 +39,7 @@ fn checks<'a>(answer: &'a Value, about: &str, verdict: &str) -> Vec<(&'a str, &'
         .map(|check| {
             (
                 check["text"].as_str().unwrap_or(""),
-                check["mend"].as_str().unwrap_or(""),
+                check["fix"].as_str().unwrap_or(""),
             )
         })
         .collect()
@@ -93,10 +93,10 @@ fn what_would_not_work_is_reported_with_its_fix() {
     let before = format!("{}:", other.display());
     let answer = doctor(&world, &before, &["--json"]).ended(1).json();
     assert_eq!(answer["well"], false);
-    let (text, mend) = checks(&answer, "nb", "bad")[0];
+    let (text, fix) = checks(&answer, "nb", "bad")[0];
     assert!(text.contains("other/nb comes first on PATH"), "{text}");
     assert_eq!(
-        mend,
+        fix,
         format!("export PATH={}:\"$PATH\"", own_folder().display())
     );
 
@@ -128,12 +128,12 @@ fn what_would_not_work_is_reported_with_its_fix() {
     );
     git(&["add", "t.ipynb"]);
     let answer = doctor(&world, "", &["--json"]).ended(1).json();
-    let (text, mend) = checks(&answer, "git", "bad")[0];
+    let (text, fix) = checks(&answer, "git", "bad")[0];
     assert!(
         text.starts_with("t.ipynb is tracked and names the kernelspec nb-shared"),
         "{text}"
     );
-    let words = mend.strip_prefix("nb ").expect("a command of nb");
+    let words = fix.strip_prefix("nb ").expect("a command of nb");
     nb(&world, words.split(' ')).ended(0);
     doctor(&world, "", &["--json"]).ended(0);
 
@@ -154,9 +154,9 @@ fn what_would_not_work_is_reported_with_its_fix() {
     let whole = std::fs::read(&state).expect("it is there");
     std::fs::write(&state, "{").expect("damage it");
     let answer = doctor(&world, "", &["--json"]).ended(1).json();
-    let (text, mend) = checks(&answer, "project", "bad")[0];
+    let (text, fix) = checks(&answer, "project", "bad")[0];
     assert!(text.contains("state.json"), "{text}");
-    assert!(mend.starts_with("mv "), "{mend}");
+    assert!(fix.starts_with("mv "), "{fix}");
     std::fs::write(&state, whole).expect("put it back");
 }
 
@@ -178,8 +178,8 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
     let answer = doctor(&world, "", &["--json"]).ended(0).json();
     let notes = checks(&answer, "kernel", "note");
     assert_eq!(notes.len(), 4, "{notes:?}");
-    for (text, mend) in notes {
-        assert!(text.starts_with("the kernelspec ") && mend.starts_with("mend or remove "));
+    for (text, fix) in notes {
+        assert!(text.starts_with("the kernelspec ") && fix.starts_with("mend or remove "));
     }
     nb(&world, ["open", "t.ipynb", "--kernel", "mute"])
         .ended(1)
@@ -197,13 +197,13 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
     command.args(["doctor", "t.ipynb", "--json"]);
     let path = format!("{}:/usr/bin:/bin", own_folder().display());
     let answer = output_of(command.env("PATH", path)).ended(1).json();
-    let (text, mend) = checks(&answer, "kernel", "bad")[0];
+    let (text, fix) = checks(&answer, "kernel", "bad")[0];
     assert!(
         text.contains("has no ipykernel; it is the project's"),
         "{text}"
     );
     assert!(
-        mend.ends_with("/.venv/bin/python -m pip install ipykernel"),
-        "{mend}"
+        fix.ends_with("/.venv/bin/python -m pip install ipykernel"),
+        "{fix}"
     );
 }

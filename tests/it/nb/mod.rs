@@ -223,11 +223,11 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
         .ok()
 }
 
-/// Repeats `look` until it returns something.
-pub fn until<T>(condition: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Repeats `find` until it returns something.
+pub fn until<T>(condition: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = find() {
             return found;
         }
         assert!(Instant::now() < deadline, "never: {condition}");

@@ -37,11 +37,11 @@ enum CodeState {
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The Python code that inspects the kernel from inside.
-const LOOK_CODE: &str = include_str!("look.py");
+const INSPECT_CODE: &str = include_str!("look.py");
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum LookError {
+pub enum InspectError {
     /// The kernel cannot be reached.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -67,14 +67,14 @@ pub enum LookError {
     },
 }
 
-impl From<ClientError> for LookError {
+impl From<ClientError> for InspectError {
     fn from(error: ClientError) -> Self {
         Self::Run(error.into())
     }
 }
 
 /// A connection to a kernel that is inspected.
-pub(super) struct Look {
+pub(super) struct Inspector {
     runner: Runner,
     /// The subshell that is used while the kernel runs a cell.
     subshell: Option<String>,
@@ -91,7 +91,7 @@ pub(super) struct Answer {
     pub(super) failed: Option<String>,
 }
 
-impl Look {
+impl Inspector {
     /// Connects to the kernel of a session, whose key in the project is `key`, as the actor `by`.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Look {
         key: &str,
         session: &Session,
         by: &str,
-    ) -> Result<Self, LookError> {
+    ) -> Result<Self, InspectError> {
         let mut runner = Runner::join(project, key, session, by, Some(START_TIMEOUT)).await?;
         let (client, session) = runner.parts();
         let subshell = match client.kernel_info(Channel::Shell, IDLE_TIMEOUT).await {
@@ -113,7 +113,7 @@ impl Look {
                 };
                 if subshell.is_none() {
                     let behind = project.present(key, session.generation).running;
-                    return Err(LookError::Busy { behind });
+                    return Err(InspectError::Busy { behind });
                 }
                 subshell
             }
@@ -141,7 +141,7 @@ impl Look {
         request: &Execute,
         wait: Option<Duration>,
         stop: impl Future<Output = ()>,
-    ) -> Result<Answer, LookError> {
+    ) -> Result<Answer, InspectError> {
         let beside = self.is_beside();
         let (client, _) = self.runner.parts();
         let mut execution = client.start_in(self.subshell.as_deref(), request).await?;
@@ -172,10 +172,10 @@ impl Look {
             let unanswered = tokio::select! {
                 biased;
                 () = &mut answered => None,
-                after = late => Some(LookError::Late { after, beside }),
-                () = stop => Some(LookError::Stopped { over: false }),
+                after = late => Some(InspectError::Late { after, beside }),
+                () = stop => Some(InspectError::Stopped { over: false }),
             };
-            let is_stopped = matches!(unanswered, Some(LookError::Stopped { .. }));
+            let is_stopped = matches!(unanswered, Some(InspectError::Stopped { .. }));
             // The message that the code has begun may still be on its way.
             let begins = async {
                 tokio::select! {
@@ -190,14 +190,14 @@ impl Look {
             (unanswered, begun)
         };
         match unanswered {
-            Some(LookError::Stopped { .. }) => {
+            Some(InspectError::Stopped { .. }) => {
                 let over = match begun {
                     Some(CodeState::Runs) => self.stop().await,
                     Some(CodeState::IsOver) => true,
                     // The kernel still runs another actor's cell, which must not be interrupted.
                     None => false,
                 };
-                return Err(LookError::Stopped { over });
+                return Err(InspectError::Stopped { over });
             }
             Some(late) => return Err(late),
             None => {}
@@ -309,10 +309,10 @@ pub(super) fn request(call: &str, beside: bool) -> Execute {
 /// Returns an expression that calls a function of `look.py`, in a namespace that is dropped
 /// afterwards.
 fn call_expression(call: &str) -> String {
-    let (look, call) = (literal(LOOK_CODE), literal(call));
+    let (code, call) = (literal(INSPECT_CODE), literal(call));
     // The user may have variables with the names of builtins.
     format!(
-        "(lambda b, g: (b.exec({look}, g), b.eval({call}, g))[1])\
+        "(lambda b, g: (b.exec({code}, g), b.eval({call}, g))[1])\
          (__import__(\"builtins\"), {{\"__name__\": \"nb\"}})"
     )
 }

@@ -7,45 +7,45 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::state::Recorder;
-use crate::activity::labels::whose;
+use crate::activity::labels::cell_with_actor;
 use crate::client::IopubMessage;
 use crate::execution::reply;
-use crate::execution::run::{Audience, ExecutionEvent, Prompt};
+use crate::execution::run::{ExecutionEvent, Prompt, RunObserver};
 use crate::kernel::process::{Process, Signal};
 use crate::lifecycle::target::recorded;
 use crate::notebook::Document;
 use crate::project::FolderWatch;
 use crate::project::event::RunningExecution;
-use crate::project::jobs::{Ask, JobPrompt, JobState};
+use crate::project::jobs::{JobPrompt, JobState, RecorderRequest};
 
 /// How often to check for requests where the system reports no changes.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often to check in any case: requests from another machine are not reported.
-pub(super) const LOOK_ANYWAY: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Recorder<'_> {
     /// Handles requests to the recorder.
-    pub(super) async fn handle_asks(&self) -> Infallible {
-        let mut watch = FolderWatch::begin(&[&self.folder.asks_folder()], LOOK);
+    pub(super) async fn handle_requests(&self) -> Infallible {
+        let mut watch = FolderWatch::begin(&[&self.folder.requests_folder()], POLL_PAUSE);
         loop {
-            for (file, ask) in self.folder.asks() {
-                match ask {
-                    Ask::Interrupt { .. } => {
+            for (file, request) in self.folder.requests() {
+                match request {
+                    RecorderRequest::Interrupt { .. } => {
                         self.answered();
                         self.interrupted.set(true);
-                        self.interrupts.notify_one();
+                        self.interrupt_signal.notify_one();
                     }
-                    Ask::Write => self.write_all().await,
-                    Ask::Reply { text } => self.replied(text),
-                    Ask::Secret { socket } => match reply::fetch(&socket).await {
+                    RecorderRequest::Write => self.write_all().await,
+                    RecorderRequest::Reply { text } => self.replied(text),
+                    RecorderRequest::Secret { socket } => match reply::fetch(&socket).await {
                         Ok(text) => self.replied(text),
                         Err(error) => tracing::warn!(%error, "a password could not be fetched"),
                     },
                 }
                 self.folder.forget(&file);
             }
-            let _ = tokio::time::timeout(LOOK_ANYWAY, watch.changed(|_| true)).await;
+            let _ = tokio::time::timeout(CHECK_INTERVAL, watch.changed(|_| true)).await;
         }
     }
 
@@ -112,7 +112,7 @@ impl Recorder<'_> {
 
     /// Takes a message about a cell: writes it into the job's folder at once, and into the notebook
     /// later.
-    pub(super) fn takes(&self, at: usize, message: &IopubMessage) {
+    pub(super) fn record_message(&self, at: usize, message: &IopubMessage) {
         let IopubMessage {
             id,
             msg_type,
@@ -142,7 +142,7 @@ impl Recorder<'_> {
             job.saves || job.cells.iter().all(|cell| cell.cell.is_none())
         };
         if let Some(displayed) = change.displayed.filter(|_| may_change_notebook) {
-            let mut elsewhere = self.elsewhere.borrow_mut();
+            let mut elsewhere = self.earlier_updates.borrow_mut();
             elsewhere.take(displayed, || self.earlier_displays());
         }
     }
@@ -161,15 +161,15 @@ impl Recorder<'_> {
     }
 }
 
-impl Audience for Recorder<'_> {
-    fn sent(&self, msg_id: &str) {
+impl RunObserver for Recorder<'_> {
+    fn on_sent(&self, msg_id: &str) {
         // It is written to disk when the kernel begins to run it, which is at once.
         if let Some(cell) = self.job.borrow_mut().cells.get_mut(self.at.get()) {
             cell.msg_id = Some(msg_id.to_owned());
         }
     }
 
-    fn sees(&self, event: &ExecutionEvent) {
+    fn on_event(&self, event: &ExecutionEvent) {
         let at = self.at.get();
         if at >= self.job.borrow().cells.len() {
             return;
@@ -184,7 +184,7 @@ impl Audience for Recorder<'_> {
                     if job.prompt.is_none() {
                         job.state = JobState::Running;
                     }
-                    job.waits_no_longer();
+                    job.clear_wait();
                     job.cells[at].begun_at = Some(now);
                 });
             }
@@ -204,11 +204,11 @@ impl Audience for Recorder<'_> {
                     password: prompt.password,
                 });
             }),
-            ExecutionEvent::Iopub(message) => self.takes(at, message),
+            ExecutionEvent::Iopub(message) => self.record_message(at, message),
         }
     }
 
-    async fn answers(&self, _prompt: Prompt) -> Option<String> {
+    async fn answer(&self, _prompt: Prompt) -> Option<String> {
         loop {
             let reply = self.replies.borrow_mut().pop_front();
             if reply.is_some() {
@@ -218,13 +218,13 @@ impl Audience for Recorder<'_> {
         }
     }
 
-    fn waits(&self, behind: Option<&RunningExecution>, otherwise: &str) {
-        let whose = behind.map_or_else(|| otherwise.to_owned(), whose);
+    fn on_wait(&self, behind: Option<&RunningExecution>, otherwise: &str) {
+        let cell_with_actor = behind.map_or_else(|| otherwise.to_owned(), cell_with_actor);
         let since = behind.map(|cell| cell.since);
         let prompt = behind.and_then(|cell| cell.prompt.clone());
         let is_known = {
             let job = self.job.borrow();
-            job.behind.as_ref() == Some(&whose)
+            job.behind.as_ref() == Some(&cell_with_actor)
                 && job.behind_since == since
                 && job.behind_prompt == prompt
         };
@@ -232,21 +232,21 @@ impl Audience for Recorder<'_> {
             return;
         }
         self.job(|job| {
-            job.behind = Some(whose);
+            job.behind = Some(cell_with_actor);
             job.behind_since = since;
             job.behind_job = behind.and_then(|cell| cell.job.clone());
             job.behind_prompt = prompt;
         });
     }
 
-    async fn interrupts(&self) {
+    async fn interrupted(&self) {
         loop {
             let max_time = self.job.borrow().max_time;
             let limit = max_time.filter(|_| !self.interrupted.get());
             let ends_after = max_time.map(|time| time + IGNORES.as_secs_f64());
             let ends_after = self.ends_after.get().or(ends_after);
             tokio::select! {
-                () = self.interrupts.notified() => return,
+                () = self.interrupt_signal.notified() => return,
                 () = self.ran_for(limit) => {
                     self.interrupted.set(true);
                     self.is_over_time.set(true);
