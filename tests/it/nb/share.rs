@@ -161,9 +161,10 @@ fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
 fn notebooks_of_a_folder_that_was_renamed_keep_their_kernels() {
     let world = World::new();
     let at = |name: &str| world.project().join(name);
+    open(&world, "t.ipynb");
     std::fs::create_dir(at("exp")).expect("a folder");
     for name in ["a", "b"] {
-        nb(&world, ["open", &format!("exp/{name}.ipynb")]).ended(0);
+        open(&world, &format!("exp/{name}.ipynb"));
         let code = format!("x = 'kept {name}'");
         nb(
             &world,
@@ -187,4 +188,7 @@ fn notebooks_of_a_folder_that_was_renamed_keep_their_kernels() {
         .ended(0)
         .with("kept b");
     nb(&world, ["undo", "exp2/b.ipynb"]).ended(0).with("insert");
+    for name in ["a", "b"] {
+        nb(&world, ["shutdown", &format!("exp2/{name}.ipynb")]).ended(0);
+    }
 }
