@@ -345,6 +345,7 @@ async fn options(
         limits: request.limits,
         confinement,
         idle: request.idle,
+        install: request.install,
         ..OpenOptions::default()
     })
 }

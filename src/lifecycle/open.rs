@@ -77,6 +77,8 @@ pub struct OpenOptions {
     pub idle: Option<Idle>,
     /// The server on which the kernel runs; `None` for the session's, or this machine.
     pub server: Option<WantedServer>,
+    /// Whether ipykernel is installed into a Python that lacks it.
+    pub install: bool,
 }
 
 /// When to end an unused kernel.
@@ -115,6 +117,7 @@ impl Default for OpenOptions {
             confinement: None,
             idle: None,
             server: None,
+            install: false,
         }
     }
 }
@@ -406,6 +409,8 @@ async fn reopen(
     }
     let process = match liveness {
         Liveness::Disconnected => {
+            check_running()?;
+            notes.all.extend(difference_note(session, options));
             let session = reconnect::reconnect_held(locked, session.clone()).await?;
             return Ok(Some((session, OpenOutcome::Attached)));
         }
@@ -500,6 +505,7 @@ async fn start(
     });
     let named = kernel_to_start(read_named(notebook)?, options.language.as_deref());
     if let Some(server) = options.server.clone().or(last) {
+        check_local_options(notebook, &server.name, before.as_ref(), options)?;
         let spec = options.kernel.as_deref();
         return server_kernel::start(locked, before, &server, (spec, &named), options.timeout)
             .await;
@@ -555,6 +561,38 @@ async fn start(
     let started = locked.start(notebook, before, plan, options.timeout).await;
     notes.all.extend(locked.problem());
     started
+}
+
+/// Fails if something is asked of a kernel on a server that only a kernel of this machine can be given: above all, no
+/// kernel may run without the sandbox that the user counts on.
+fn check_local_options(
+    notebook: &Path,
+    server: &str,
+    before: Option<&Session>,
+    options: &OpenOptions,
+) -> Result<(), OpenError> {
+    let confinement = confinement_of_new(options.confinement.as_ref(), before);
+    let is_as_before = options.confinement.is_none();
+    let option = match confinement {
+        Confinement::Sandbox(_) if is_as_before => "the sandbox of its kernels until now",
+        Confinement::Container(_) if is_as_before => "the container of its kernels until now",
+        Confinement::Sandbox(_) => "--sandbox",
+        Confinement::Container(_) => "--container",
+        Confinement::None if options.limits.is_some_and(|it| it.memory_bytes.is_some()) => {
+            "--memory"
+        }
+        Confinement::None if options.python.is_some() => "--python",
+        Confinement::None if options.transport.is_some() => "--transport",
+        Confinement::None if options.install => "--install",
+        Confinement::None => return Ok(()),
+    };
+    Err(OpenError::OnlyHere {
+        notebook: notebook.to_owned(),
+        option,
+        server: server.to_owned(),
+        is_as_before: !confinement.is_none() && is_as_before,
+        ran_there: options.server.is_none(),
+    })
 }
 
 /// Fails if the running kernel is not where one is asked for.

@@ -14,7 +14,9 @@ use super::start::{LockedSession, replace};
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::notebook::NamedKernel;
 use crate::project::event::EventKind;
-use crate::project::{Backend, InterruptMode, RealSpec, RemoteKernel, Session, Status};
+use crate::project::{
+    Backend, Confinement, InterruptMode, KernelSettings, RealSpec, RemoteKernel, Session, Status,
+};
 use crate::server::gateway::kernel_variables;
 use crate::server::models::{KernelModel, KernelspecModel, KernelspecsModel};
 use crate::server::{ServerClient, ServerKind, registry};
@@ -136,6 +138,11 @@ pub(super) async fn start(
         started_at: match is_same {
             true => before.started_at,
             false => Some(Timestamp::now()),
+        },
+        settings: KernelSettings {
+            // Nothing on this machine keeps a kernel there within bounds.
+            confinement: Confinement::None,
+            ..before.settings
         },
         ..before
     };

@@ -141,6 +141,21 @@ impl From<OpenError> for Problem {
             OpenError::RunsElsewhere { notebook, .. } => {
                 problem(ProblemKind::Refused).hint(format!("nb shutdown {}", quote(notebook)))
             }
+            OpenError::OnlyHere {
+                is_as_before,
+                ran_there,
+                ..
+            } => {
+                let refused = problem(ProblemKind::Refused);
+                let refused = match ran_there {
+                    true => refused.hint("for a kernel of this machine add --own"),
+                    false => refused.hint("for a kernel of this machine leave out --server"),
+                };
+                match is_as_before {
+                    true => refused.hint("to run it there without that add --no-sandbox"),
+                    false => refused,
+                }
+            }
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
             OpenError::NotebookFile(page) => {
                 problem(ProblemKind::Failed).all_hints(super::editing::hint(page))

@@ -459,6 +459,32 @@ fn a_kernel_above_the_limit_is_refused() {
 }
 
 #[test]
+fn a_kernel_on_a_server_is_not_started_without_the_sandbox_that_was_asked_for() {
+    let (server, world) = (Server::jupyter(), World::new());
+    server.add_to(&world, "gpu");
+    nb(&world, ["open", "t.ipynb", "--server", "gpu", "--sandbox"])
+        .ended(2)
+        .with("--sandbox");
+    open(&world).ended(0);
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    for option in [
+        &["--sandbox"][..],
+        &["--memory", "1G"],
+        &["--python", "/usr/bin/python3"],
+        &["--transport", "tcp"],
+        &["--install"],
+    ] {
+        let words = ["open", "t.ipynb"].iter().chain(option);
+        nb(&world, words)
+            .ended(5)
+            .with(&format!("{} is for kernels of this machine", option[0]))
+            .with("add --own");
+    }
+    open(&world).ended(0);
+    exec(&world, "6 * 7").ended(0).with("42");
+}
+
+#[test]
 fn a_token_that_expired_is_renewed_under_a_running_cell() {
     let server = Server::jupyter();
     let (world, cutter) = (World::new(), Cutter::new(server.port()));
