@@ -191,6 +191,9 @@ impl From<InterruptError> for Problem {
     fn from(error: InterruptError) -> Self {
         match error {
             InterruptError::Open(open) => open.into(),
+            InterruptError::Refused(_) => {
+                Self::new(ProblemKind::Failed, causes(&error)).hint("nb status shows how it is")
+            }
             InterruptError::Signal(_) | InterruptError::Client(_) => {
                 Self::new(ProblemKind::NoKernel, causes(&error))
                     .hint("nb status shows whether it is alive; nb restart replaces it")

@@ -314,6 +314,28 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     exec(&world, "x").ended(0).with("42");
 }
 
+/// Makes a world whose idle kernel has lost its connection, and remembers `x = 41`.
+fn opened_and_lost(server: &Server) -> (World, Cutter) {
+    let (world, cutter) = opened_behind(server);
+    exec(&world, "x = 41").ended(0);
+    cutter.lose(Loss::Close);
+    until("reconnecting", || {
+        (status(&world)["remote"]["state"] == "reconnecting").then_some(())
+    });
+    (world, cutter)
+}
+
+#[test]
+fn an_interrupt_that_does_not_reach_the_server_is_no_interrupt() {
+    let server = Server::jupyter();
+    let (world, _cutter) = opened_and_lost(&server);
+    nb(&world, ["interrupt", "t.ipynb", "--force"])
+        .ended(1)
+        .with("the kernel was not interrupted: server gpu: the connection to 127.0.0.1");
+    let log = nb(&world, ["log", "t.ipynb", "--json"]).ended(0).stdout;
+    assert!(!log.contains("interrupted"), "{log}");
+}
+
 #[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
