@@ -337,6 +337,27 @@ fn an_interrupt_that_does_not_reach_the_server_is_no_interrupt() {
 }
 
 #[test]
+fn a_kernel_whose_connection_is_lost_is_not_taken_for_busy() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_and_lost(&server);
+    let lost = "the connection to gpu is lost since";
+    nb(&world, ["shutdown", "t.ipynb"])
+        .ended(5)
+        .with(lost)
+        .with("nb shutdown --force t.ipynb")
+        .with("nb shutdown --detach t.ipynb");
+    nb(&world, ["shutdown", "--idle", "0s"]).ended(0).with(lost);
+    nb(&world, ["vars", "t.ipynb"]).ended(4).with(lost);
+    assert_eq!(status(&world)["state"], "disconnected");
+    nb(&world, ["restart", "t.ipynb"])
+        .ended(6)
+        .with("the connection to 127.0.0.1");
+    cutter.come_back();
+    exec(&world, "x").ended(0).with("41");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+}
+
+#[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
