@@ -18,6 +18,7 @@ use super::move_notebook::move_notebook;
 use super::open_error::OpenError;
 use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
+use super::server_connection;
 use super::server_kernel::{self, WantedServer};
 use super::share;
 use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
@@ -412,6 +413,9 @@ async fn reopen(
             check_running()?;
             notes.all.extend(difference_note(session, options));
             let session = reconnect::reconnect_held(locked, session.clone()).await?;
+            if let Some(bridge) = Process::recorded(&session) {
+                notes.all.extend(lost_note(&session, &bridge).await);
+            }
             return Ok(Some((session, OpenOutcome::Attached)));
         }
         // A kernel that has ended there does not prevent a start here.
@@ -457,6 +461,7 @@ async fn reopen(
         // Without the file no client can connect, and only the user may decide to give up the
         // variables.
         connection::read(&session.connection_file)?;
+        notes.all.extend(lost_note(session, &process).await);
         if let Some(Confinement::Sandbox(requested)) = &options.confinement {
             // These two settings may change while the kernel runs.
             locked.record(|session| {
@@ -561,6 +566,12 @@ async fn start(
     let started = locked.start(notebook, before, plan, options.timeout).await;
     notes.all.extend(locked.problem());
     started
+}
+
+/// Returns the note that the connection to the kernel's server is lost, if it cannot be made now.
+async fn lost_note(session: &Session, bridge: &Process) -> Option<String> {
+    let lost = server_connection::connect_again(session, bridge).await?;
+    Some(format!("{lost}; what you run waits for it"))
 }
 
 /// Fails if something is asked of a kernel on a server that only a kernel of this machine can be given: above all, no

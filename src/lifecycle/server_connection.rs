@@ -1,10 +1,12 @@
 //! What is written down about the connection to the server of a session's kernel.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::activity::zone;
+use crate::kernel::process::{Process, Signal};
 use crate::project::Session;
 use crate::server::connection_state::{ConnectionReport, ConnectionState};
 
@@ -53,6 +55,26 @@ pub fn lost(session: &Session) -> Option<LostConnection> {
         since: report.since,
         problem: report.problem,
     })
+}
+
+/// How long `nb open` waits for a connection that is made again.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// The pause between two looks at the connection's report.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Makes the bridge of a session try again at once if its connection is lost; returns the loss if that does not help.
+pub(super) async fn connect_again(session: &Session, bridge: &Process) -> Option<LostConnection> {
+    lost(session)?;
+    let _ = bridge.signal(Signal::USR1);
+    let deadline = Instant::now() + RETRY;
+    loop {
+        let lost = lost(session)?;
+        if Instant::now() >= deadline {
+            return Some(lost);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// Returns why a kernel on a server has ended, if its bridge has seen that.

@@ -358,6 +358,33 @@ fn a_kernel_whose_connection_is_lost_is_not_taken_for_busy() {
 }
 
 #[test]
+fn opening_a_notebook_again_makes_its_connection_at_once_or_says_why_there_is_none() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_and_lost(&server);
+    open(&world)
+        .ended(0)
+        .with("the connection to gpu is lost since")
+        .with("what you run waits for it");
+    cutter.come_back();
+    let opened = open(&world).ended(0);
+    assert!(!opened.stdout.contains("is lost since"), "{opened:?}");
+    assert_eq!(status(&world)["remote"]["state"], "connected");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
+fn a_server_that_got_another_url_is_found_there_by_its_kernels() {
+    let server = Server::jupyter();
+    let (world, _cutter) = opened_and_lost(&server);
+    let mut command = world.nb();
+    command.args(["server", "add", "gpu", &server.url(), "--replace"]);
+    succeed(command.arg("--token-file").arg(server.token_file()));
+    open(&world).ended(0);
+    assert_eq!(status(&world)["remote"]["state"], "connected");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
