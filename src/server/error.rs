@@ -71,6 +71,14 @@ pub enum ServerErrorKind {
         /// Whether it has expired.
         reason: &'static str,
     },
+    /// The certificate says that it is an authority's, as self-signed ones often do.
+    #[error(
+        "the certificate of {host} says that it is an authority's (CA:TRUE), and so no server's; make one with basicConstraints=CA:FALSE, and name it with nb server add --ca FILE"
+    )]
+    CertificateOfAuthority {
+        /// The host.
+        host: String,
+    },
     /// The certificate cannot be used, or TLS failed in another way.
     #[error(
         "TLS with {host} failed: {reason}; check that the URL has the certificate's name, and https only if the server has it"
@@ -274,7 +282,7 @@ impl ServerErrorKind {
 
     fn of_tls(error: &rustls::Error, host: String) -> Self {
         use rustls::CertificateError::{
-            Expired, ExpiredContext, NotValidYet, NotValidYetContext, UnknownIssuer,
+            Expired, ExpiredContext, NotValidYet, NotValidYetContext, Other, UnknownIssuer,
         };
         let rustls::Error::InvalidCertificate(certificate) = error else {
             let reason = error.to_string();
@@ -282,6 +290,10 @@ impl ServerErrorKind {
         };
         match certificate {
             UnknownIssuer => Self::UnknownAuthority { host },
+            // rustls has no category for it.
+            Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+                Self::CertificateOfAuthority { host }
+            }
             Expired | ExpiredContext { .. } => Self::CertificateTime {
                 host,
                 reason: "expired",

@@ -253,6 +253,14 @@ fn certificates_are_checked() {
     let (code, output) = add(&world, &server.url, &["--replace"], &trusted);
     assert_eq!((code, output.contains("up")), (0, true), "{output}");
     succeed(world.nb().args(["server", "rm", "one"]));
+    let server = TlsServer::start(&folder, "self-signed");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
+    succeed(world.nb().args(["server", "rm", "one"]));
+    let server = TlsServer::start(&folder, "self-signed-ca");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert!(output.contains("basicConstraints=CA:FALSE"), "{output}");
+    assert_eq!(code, 1, "{output}");
     for (when, message) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);
         refused(&world, &server.url, &trusted, message);
