@@ -191,6 +191,12 @@ impl Bridge {
         self.resume_clients();
     }
 
+    /// Ends the request that was too long for the server, which has closed the websocket.
+    pub(super) fn message_was_too_long(&self) {
+        let steps = self.table.borrow_mut().end_longest(&Zoned::now());
+        self.perform(steps);
+    }
+
     /// Records that the websocket is closed.
     pub(super) fn disconnected(&self) {
         self.outgoing.take();

@@ -255,6 +255,10 @@ async fn serve(
                 }
                 Received::Malformed(reason) => log(&format!("dropped a frame: {reason}")),
                 Received::Closed(reason) => return reason,
+                Received::TooLong => {
+                    bridge.message_was_too_long();
+                    return "a message was too long for the server".to_owned();
+                }
             }
         }
     };

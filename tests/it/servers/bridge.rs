@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::cutter::{Cutter, Loss};
-use crate::nb::{Output, nb, until};
+use crate::nb::{Output, nb, output_of, until};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -381,6 +381,22 @@ fn a_server_that_got_another_url_is_found_there_by_its_kernels() {
     succeed(command.arg("--token-file").arg(server.token_file()));
     open(&world).ended(0);
     assert_eq!(status(&world)["remote"]["state"], "connected");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
+fn code_that_is_too_long_for_the_server_is_not_run_and_the_reason_is_told() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    exec(&world, "x = 41").ended(0);
+    let code = format!("x = 0  # {}", "x".repeat(11 << 20));
+    std::fs::write(world.project().join("long.py"), code).expect("write the code");
+    let mut command = world.command(std::path::Path::new("sh"));
+    let run = "exec \"$0\" run -n t.ipynb --timeout 100 - < long.py";
+    command.args(["-c", run, env!("CARGO_BIN_EXE_nb")]);
+    output_of(&mut command)
+        .ended(3)
+        .with("gpu takes no message of 11 MiB");
     exec(&world, "x").ended(0).with("41");
 }
 
