@@ -401,6 +401,27 @@ fn code_that_is_too_long_for_the_server_is_not_run_and_the_reason_is_told() {
 }
 
 #[test]
+fn doctor_checks_the_server_of_a_notebooks_kernel_and_not_this_machines_python() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_behind(&server);
+    let check = |about: &str| {
+        let checks = nb(&world, ["doctor", "t.ipynb", "--json"]).json()["checks"].clone();
+        let checks = checks.as_array().expect("checks");
+        let found = checks.iter().find(|it| it["about"] == about);
+        found.map(|it| (it["verdict"].clone(), it["text"].to_string()))
+    };
+    let (verdict, text) = check("server").expect("a check");
+    assert_eq!(verdict, "good", "{text}");
+    assert!(text.contains(&cutter.url()), "{text}");
+    assert_eq!(check("connection").expect("a check").0, "good");
+    assert_eq!(check("kernel"), None);
+    cutter.lose(Loss::Close);
+    let (verdict, text) = check("server").expect("a check");
+    assert_eq!(verdict, "bad");
+    assert!(text.contains("the connection to 127.0.0.1"), "{text}");
+}
+
+#[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
