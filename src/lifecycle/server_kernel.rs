@@ -17,7 +17,7 @@ use crate::project::event::EventKind;
 use crate::project::{
     Backend, Confinement, InterruptMode, KernelSettings, RealSpec, RemoteKernel, Session, Status,
 };
-use crate::server::gateway::kernel_variables;
+use crate::server::gateway::{kernel_variables, system_user};
 use crate::server::models::{KernelModel, KernelspecModel, KernelspecsModel};
 use crate::server::{ServerClient, ServerKind, registry};
 use crate::wire::Transport;
@@ -164,7 +164,7 @@ async fn start_new(
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         let model = client
-            .start_kernel(spec, &kernel_variables(variables))
+            .start_kernel(spec, &kernel_variables(variables, system_user))
             .await?;
         let backend = Backend::remote(server, &model.id, None, true);
         return Ok((model, backend));

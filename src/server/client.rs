@@ -225,21 +225,18 @@ impl ServerClient {
         }
         let request = self.post("api/kernels").json(&body).within(START_TIMEOUT);
         let started = self.json(request).await;
-        started.map_err(
-            |error: ServerError| match (error.kind, env.get("KERNEL_USERNAME")) {
-                (
-                    ServerErrorKind::Unauthorized {
-                        status: 403,
-                        message,
-                    },
-                    Some(user),
-                ) => {
-                    let user = user.clone();
-                    self.error(ServerErrorKind::UserRefused { user, message })
-                }
-                (kind, _) => self.error(kind),
-            },
-        )
+        started.map_err(|error: ServerError| match error.kind {
+            ServerErrorKind::Unauthorized {
+                status: 403,
+                message,
+                ..
+            } => {
+                let user = env.get("KERNEL_USERNAME").cloned();
+                let user = user.unwrap_or_else(|| "a user without a name".to_owned());
+                self.error(ServerErrorKind::UserRefused { user, message })
+            }
+            kind => self.error(kind),
+        })
     }
 
     /// Makes a session with a kernel of its own; if there is a session of this path, returns that one.
