@@ -21,6 +21,7 @@ use super::error::{ServerError, ServerErrorKind};
 use super::gateway::{checks_certificates, client_certificate};
 use super::headers::CredentialHeaders;
 use super::models::{FailureModel, KernelModel, KernelspecsModel, ServerVersion, SessionModel};
+use super::proxy::is_loopback;
 use super::record::{CredentialSource, ServerKind, ServerRecord};
 use crate::kernel::variables::ProcessVariables;
 
@@ -634,11 +635,6 @@ fn failure_message(body: &[u8]) -> String {
         .map(str::trim)
         .find(|it| !it.is_empty());
     line.unwrap_or_default().chars().take(300).collect()
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the settings that all clients have; nothing is sent by it.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+use super::proxy::{NamedProxy, proxy_to};
+
 /// A failure, and the server that it concerns.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("server {server}: {kind}")]
@@ -88,6 +90,18 @@ pub enum ServerErrorKind {
         host: String,
         /// The message of rustls.
         reason: String,
+    },
+    /// The proxy on the way cannot be reached.
+    #[error(
+        "the proxy {proxy}, which the variable {variable} names, cannot be reached: {reason}; check the variable, or name the server's host in NO_PROXY"
+    )]
+    ProxyDown {
+        /// The host and the port of the proxy.
+        proxy: String,
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// The proxy wants a password.
     #[error(
@@ -239,6 +253,7 @@ impl ServerErrorKind {
             Self::Dns { .. }
             | Self::Refused { .. }
             | Self::Connection { .. }
+            | Self::ProxyDown { .. }
             | Self::TooManyRequests { .. }
             | Self::Spawning { .. }
             | Self::Timeout { .. } => true,
@@ -254,12 +269,20 @@ impl ServerErrorKind {
         if error.is_timeout() {
             return Self::Timeout { at, after: waited };
         }
+        let down = |reason: &'static str| {
+            let NamedProxy { at, variable } = proxy_to(url)?;
+            Some(Self::ProxyDown {
+                proxy: at,
+                variable,
+                reason,
+            })
+        };
         let mut next: Option<&(dyn Error + 'static)> = Some(error);
         let mut last = String::new();
         while let Some(cause) = next {
             last = cause.to_string();
             if last.starts_with("dns error") {
-                return Self::Dns { host };
+                return down("no host has its name").unwrap_or(Self::Dns { host });
             }
             if last.contains("proxy authorization required") {
                 return Self::ProxyPassword;
@@ -269,7 +292,7 @@ impl ServerErrorKind {
             }
             let system = cause.downcast_ref::<std::io::Error>();
             if system.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
-                return Self::Refused { at };
+                return down("nothing listens there").unwrap_or(Self::Refused { at });
             }
             // `source` of a system error skips the error inside it.
             next = match system.and_then(std::io::Error::get_ref) {

@@ -162,6 +162,22 @@ fn servers_that_are_not_there() {
 }
 
 #[test]
+fn a_proxy_that_is_down_is_not_taken_for_the_server() {
+    let world = World::new();
+    let proxy = "http://ann:sesame@127.0.0.1:1";
+    for (name, url, variable) in [
+        ("HTTP_PROXY", "http://server.invalid/", "HTTP_PROXY"),
+        ("HTTPS_PROXY", "https://server.invalid/", "HTTPS_PROXY"),
+        ("ALL_PROXY", "https://server.invalid/", "ALL_PROXY"),
+    ] {
+        let message = format!(
+            "the proxy 127.0.0.1:1, which the variable {variable} names, cannot be reached: nothing listens there"
+        );
+        refused(&world, url, &[(name, proxy)], &message);
+    }
+}
+
+#[test]
 fn a_proxy_that_wants_a_password() {
     let world = World::new();
     let proxy = ScriptedServer::answering("407 Proxy Authentication Required", "");
