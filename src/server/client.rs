@@ -156,7 +156,13 @@ impl ServerClient {
     /// # Errors
     /// The request fails, the answer is none of a Jupyter server, or the server is too old.
     pub async fn version(&self) -> Result<ServerVersion, ServerError> {
-        let version: ServerVersion = self.json(self.get("api")).await?;
+        let version = self.json(self.get("api")).await;
+        let version: ServerVersion = version.map_err(|error: ServerError| match error.kind {
+            ServerErrorKind::NotFound { subject: path } => {
+                self.error(ServerErrorKind::NoServer { path })
+            }
+            kind => self.error(kind),
+        })?;
         let major = version.version.split('.').next();
         match major.and_then(|number| number.parse::<u32>().ok()) {
             Some(0) => Err(self.error(ServerErrorKind::TooOld {
@@ -526,6 +532,7 @@ impl ServerClient {
             (503, Some(user)) => ServerErrorKind::Spawning { user },
             (401 | 403, _) => ServerErrorKind::Unauthorized {
                 status: number,
+                has_sent_one: used.has_secret(),
                 message,
             },
             (404, _) => ServerErrorKind::NotFound { subject: path },

@@ -133,10 +133,12 @@ pub enum ServerErrorKind {
         to: String,
     },
     /// 401, or 403 of a request that a token allows.
-    #[error("the server refuses the token ({status}){}; give it a valid one with nb server add --replace", message_suffix(.message))]
+    #[error("{}", unauthorized_text(*status, message, *has_sent_one))]
     Unauthorized {
         /// The status.
         status: u16,
+        /// Whether the request had a token, or another header by which the server knows the user.
+        has_sent_one: bool,
         /// The server's message.
         message: String,
     },
@@ -153,6 +155,22 @@ pub enum ServerErrorKind {
     NotFound {
         /// What was asked for.
         subject: String,
+    },
+    /// 404 of the path that every Jupyter server answers.
+    #[error(
+        "no Jupyter server answers at this path ({path}, 404); does the URL lack the server's base_url, or have a wrong one?"
+    )]
+    NoServer {
+        /// The path that was asked.
+        path: String,
+    },
+    /// The connection fails as one of the other scheme does.
+    #[error("{problem}; is it a server of {scheme}://?")]
+    OtherScheme {
+        /// What failed.
+        problem: String,
+        /// The scheme that the server may have.
+        scheme: &'static str,
     },
     /// 409.
     #[error("the server refuses: what is there is in the way (409){}", message_suffix(.message))]
@@ -338,5 +356,18 @@ fn message_suffix(message: &str) -> String {
     match message.is_empty() {
         true => String::new(),
         false => format!(": {message}"),
+    }
+}
+
+/// Returns the message about a token that is refused or missing.
+fn unauthorized_text(status: u16, message: &str, has_sent_one: bool) -> String {
+    let message = message_suffix(message);
+    match has_sent_one {
+        true => format!(
+            "the server refuses the token ({status}){message}; give it a valid one with nb server add --replace"
+        ),
+        false => format!(
+            "the server wants a token, and has none ({status}){message}; give it one with nb server add --token-file or --token-command, and --replace if the server is added already"
+        ),
     }
 }
