@@ -432,7 +432,8 @@ async fn attempt(
         if !notebook.exists() {
             let spec = match client {
                 Ok(client) => {
-                    server_kernel::spec_of_new(&client, server, options.kernel.as_deref()).await
+                    let kernel = options.kernel.as_deref();
+                    server_kernel::spec_of_new(&client, server, kernel, options.timeout).await
                 }
                 Err(error) => Err(error),
             };

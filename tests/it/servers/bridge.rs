@@ -422,6 +422,25 @@ fn doctor_checks_the_server_of_a_notebooks_kernel_and_not_this_machines_python()
 }
 
 #[test]
+fn opening_waits_no_longer_for_a_silent_server_than_it_was_told_to() {
+    let (server, world) = (Server::jupyter(), World::new());
+    let cutter = Cutter::new(server.port());
+    let mut command = world.nb();
+    command.args(["server", "add", "gpu", &cutter.url(), "--token-file"]);
+    succeed(command.arg(server.token_file()));
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    cutter.delay(Duration::from_secs(60));
+    let start = Instant::now();
+    for notebook in ["t.ipynb", "new.ipynb"] {
+        let words = ["open", notebook, "--server", "gpu", "--timeout", "1"];
+        nb(&world, words)
+            .ended(1)
+            .with("no answer from 127.0.0.1 within 1 s");
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
     let (world, cutter) = opened_behind(&server);
@@ -558,6 +577,16 @@ fn a_kernel_above_the_limit_is_refused() {
     open(&world).ended(0);
     let other = ["open", "other.ipynb", "--server", "gpu"];
     nb(&world, other).ended(5).with("t.ipynb");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    nb(&world, other).ended(0);
+    // A kernel that was left there counts when it is taken up again, and one that runs there.
+    nb(&world, ["shutdown", "other.ipynb", "--detach"]).ended(0);
+    open(&world).ended(0);
+    nb(&world, other).ended(5).with("t.ipynb");
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    let third = ["open", "third.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, third).ended(5).with("t.ipynb");
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
     nb(&world, other).ended(0);
     // On this machine it is another kernel.
