@@ -48,6 +48,9 @@ pub struct ShutdownAnswer {
     pub kernel_generation: u64,
     /// How long it took.
     pub took_ms: u64,
+    /// Whether a kernel goes on running on its server.
+    #[serde(skip)]
+    pub goes_on_there: bool,
     /// Whether `nb` had started the kernel.
     #[serde(skip)]
     pub is_owned: bool,
@@ -132,6 +135,10 @@ pub async fn shutdown(
         notes: stopped.notes,
         kernel_generation: stopped.session.generation,
         took_ms: milliseconds(stopped.took),
+        goes_on_there: stopped
+            .session
+            .as_remote()
+            .is_some_and(|remote| request.detach || !remote.owned),
         is_owned: stopped.session.is_owned(),
     })
 }

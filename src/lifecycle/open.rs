@@ -342,7 +342,11 @@ async fn ensure_own_kernel(
         Some(running) => running,
         None => {
             let session = start(&locked, &notebook, recorded, options, notes).await?;
-            (session, OpenOutcome::Started)
+            let is_others = session.as_remote().is_some_and(|remote| !remote.owned);
+            match is_others {
+                true => (session, OpenOutcome::Joined),
+                false => (session, OpenOutcome::Started),
+            }
         }
     };
     if how != OpenOutcome::Attached {

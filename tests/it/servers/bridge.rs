@@ -168,13 +168,15 @@ fn is_used(server: &Server) {
     succeed(&mut front_end);
     exec(&world, "received").ended(0).with("{'value': 7}");
 
-    nb(&world, ["restart"]).ended(0).with("generation 2");
+    let restarted = nb(&world, ["restart"]).ended(0).with("generation 2");
+    assert!(!restarted.stdout.contains("pid"), "{restarted:?}");
     exec(&world, "'x' in globals()").ended(0).with("False");
 
     // What it leaves is found again.
     exec(&world, "left = 7").ended(0);
     nb(&world, ["shutdown", "--detach"])
         .ended(0)
+        .with("let go of its kernel")
         .with("goes on running");
     open(&world).ended(0);
     exec(&world, "left").ended(0).with("7");
@@ -183,12 +185,15 @@ fn is_used(server: &Server) {
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
     let other = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
-    nb(&world, other).ended(0);
+    nb(&world, other)
+        .ended(0)
+        .with("kernel attached, which another program started");
     nb(&world, ["run", "-n", "other.ipynb", "left + 1"])
         .ended(0)
         .with("8");
     nb(&world, ["shutdown", "other.ipynb"])
         .ended(0)
+        .with("let go of its kernel")
         .with("goes on running");
     exec(&world, "left").ended(0).with("7");
 
@@ -198,6 +203,7 @@ fn is_used(server: &Server) {
     );
     died.ended(6).with("ended");
     nb(&world, ["status"]).ended(0).with("died");
+    assert_eq!(status(&world)["remote"]["state"], "disconnected");
     open(&world).ended(0);
     exec(&world, "'left' in globals()").ended(0).with("False");
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
