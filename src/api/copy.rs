@@ -123,8 +123,8 @@ pub async fn copy(
     })
 }
 
-/// Says whether a destination on a server is a folder; makes it if its name says that it is one, or if it is to
-/// hold several files.
+/// Says whether a destination on a server is a folder. Makes the folder that is to hold the files: the destination if its
+/// name says that it is a folder, or if there are several files, else the one above.
 async fn remote_folder(client: &ServerClient, copies: &Copies<'_>) -> Result<bool, Problem> {
     let to = copies.to.trim_matches('/');
     if to.is_empty() {
@@ -133,16 +133,14 @@ async fn remote_folder(client: &ServerClient, copies: &Copies<'_>) -> Result<boo
     if let Some(found) = client.entry(to).await? {
         return Ok(found.is_folder());
     }
-    if copies.from.len() == 1 && !is_folder_name(copies.to) {
-        return Ok(false);
-    }
-    let ends = to.match_indices('/').map(|(at, _)| at).chain([to.len()]);
-    for end in ends {
+    let is_folder = copies.from.len() > 1 || is_folder_name(copies.to);
+    let folders = to.match_indices('/').map(|(at, _)| at);
+    for end in folders.chain(is_folder.then_some(to.len())) {
         if client.entry(&to[..end]).await?.is_none() {
             client.make_folder(&to[..end]).await?;
         }
     }
-    Ok(true)
+    Ok(is_folder)
 }
 
 fn is_folder_name(path: &str) -> bool {

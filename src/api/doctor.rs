@@ -7,7 +7,7 @@ use super::envelope::Answer;
 use super::problem::Problem;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::doctor::{Check, Verdict, examine};
+use crate::lifecycle::doctor::{Check, Verdict, examine, examine_server};
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -29,10 +29,11 @@ impl Answer for DoctorAnswer {}
 pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
     let named = caller.named();
     let new = caller.working_dir.join("new.ipynb");
+    let notebook = named.clone().unwrap_or(new);
+    let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
+    let on_server = examine_server(&notebook).await;
     blocking(caller, move |_| {
-        let notebook = named.clone().unwrap_or(new);
-        let notebook = std::path::absolute(&notebook).unwrap_or(notebook);
-        let mut checks = examine(&notebook, &ProcessVariables);
+        let mut checks = examine(&notebook, &ProcessVariables, on_server);
         let name = named.map_or("NOTEBOOK".to_owned(), |it| quote(&it));
         for fix in checks.iter_mut().filter_map(|check| check.fix.as_mut()) {
             *fix = fix.replace("NOTEBOOK", &name);

@@ -345,6 +345,7 @@ async fn options(
         limits: request.limits,
         confinement,
         idle: request.idle,
+        install: request.install,
         ..OpenOptions::default()
     })
 }
@@ -431,7 +432,8 @@ async fn attempt(
         if !notebook.exists() {
             let spec = match client {
                 Ok(client) => {
-                    server_kernel::spec_of_new(&client, server, options.kernel.as_deref()).await
+                    let kernel = options.kernel.as_deref();
+                    server_kernel::spec_of_new(&client, server, kernel, options.timeout).await
                 }
                 Err(error) => Err(error),
             };

@@ -30,7 +30,7 @@ pub struct RestartAnswer {
     pub notebook: String,
     /// The state of the session.
     pub status: String,
-    /// The new kernel's process.
+    /// The new kernel's process, if it runs on this machine.
     pub kernel_pid: Option<u32>,
     /// Which of the session's kernels it is.
     pub kernel_generation: u64,
@@ -61,7 +61,7 @@ pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<Restart
         TaskReport::Done(session) => Ok(RestartAnswer {
             notebook: target.notebook_key,
             status: session.status.as_str().to_owned(),
-            kernel_pid: session.pid(),
+            kernel_pid: session.pid().filter(|_| session.as_remote().is_none()),
             kernel_generation: session.generation,
             took_ms: milliseconds(start.elapsed()),
         }),

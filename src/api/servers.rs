@@ -434,11 +434,13 @@ fn milliseconds(time: Duration) -> f64 {
 
 fn state(kind: &ServerErrorKind) -> ServerState {
     use ServerErrorKind::{
-        Connection, Credential, Dns, LoginPage, NotRunning, Refused, Spawning, Timeout,
+        Connection, Credential, Dns, LoginPage, NotRunning, ProxyDown, Refused, Spawning, Timeout,
         Unauthorized,
     };
     match kind {
-        Dns { .. } | Refused { .. } | Connection { .. } | Timeout { .. } => ServerState::Down,
+        Dns { .. } | Refused { .. } | Connection { .. } | ProxyDown { .. } | Timeout { .. } => {
+            ServerState::Down
+        }
         Unauthorized { .. } | LoginPage { .. } | Credential(_) => ServerState::Refused,
         NotRunning { .. } => ServerState::Stopped,
         Spawning { .. } => ServerState::Starting,

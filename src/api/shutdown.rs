@@ -8,10 +8,13 @@ use super::caller::{Caller, open_project};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::milliseconds;
+use crate::kernel::shell::quote;
 use crate::lifecycle;
 use crate::lifecycle::all_kernels::{self, Kernels};
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::idle::{self, IdleKernel};
+use crate::lifecycle::server_connection;
+use crate::project::Status;
 
 /// How long to wait while another `nb` holds the session's lock.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,6 +48,9 @@ pub struct ShutdownAnswer {
     pub kernel_generation: u64,
     /// How long it took.
     pub took_ms: u64,
+    /// Whether a kernel goes on running on its server.
+    #[serde(skip)]
+    pub goes_on_there: bool,
     /// Whether `nb` had started the kernel.
     #[serde(skip)]
     pub is_owned: bool,
@@ -100,6 +106,19 @@ pub async fn shutdown(
             .hint("without nb shutdown it goes on running as it is"));
     }
     if target.session.is_owned() && !target.is_shared() && !request.detach {
+        if !request.force
+            && target.session.status == Status::Live
+            && let Some(lost) = server_connection::lost(&target.session)
+        {
+            let name = &target.notebook_key;
+            let notebook = quote(&target.session.notebook);
+            let text = format!("{name}: refused, since its kernel would go on there: {lost}");
+            return Err(Problem::new(ProblemKind::Refused, text)
+                .hint(format!(
+                    "to leave it to nb open: nb shutdown --detach {notebook}"
+                ))
+                .hint(format!("to give it up: nb shutdown --force {notebook}")));
+        }
         caller
             .consent(KernelAction::Shutdown, &target, request.force)
             .await?;
@@ -116,6 +135,10 @@ pub async fn shutdown(
         notes: stopped.notes,
         kernel_generation: stopped.session.generation,
         took_ms: milliseconds(stopped.took),
+        goes_on_there: stopped
+            .session
+            .as_remote()
+            .is_some_and(|remote| request.detach || !remote.owned),
         is_owned: stopped.session.is_owned(),
     })
 }

@@ -363,7 +363,8 @@ impl ServerKernelStatus {
     pub(super) fn of(session: &Session, liveness: &Liveness) -> Option<Self> {
         let remote = session.as_remote()?;
         let report = server_connection::report(session);
-        let report = report.filter(|_| *liveness != Liveness::Disconnected);
+        // Without a bridge there is no connection, whatever was reported last.
+        let report = report.filter(|_| matches!(liveness, Liveness::Own(_)));
         let state = report.as_ref().map(|report| report.state);
         Some(Self {
             server: remote.server.clone(),

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
 use crate::client::{Client, ClientError, Execute, ExecutionEvent, IopubMessage, RequestEnd};
+use crate::lifecycle::server_connection::{self, LostConnection};
 use crate::project::event::RunningExecution;
 use crate::project::{Project, Session};
 use crate::wire::Channel;
@@ -51,6 +52,9 @@ pub enum InspectError {
         /// The running cell, if known.
         behind: Option<RunningExecution>,
     },
+    /// The connection to the kernel's server is not there.
+    #[error("{0}")]
+    Lost(LostConnection),
     /// The code has not ended in time; it continues to run.
     #[error("no answer after {} s", after.as_secs())]
     Late {
@@ -107,6 +111,9 @@ impl Inspector {
         let subshell = match client.kernel_info(Channel::Shell, IDLE_TIMEOUT).await {
             Ok(_) => None,
             Err(ClientError::NoAnswer { .. }) => {
+                if let Some(lost) = server_connection::lost(session) {
+                    return Err(InspectError::Lost(lost));
+                }
                 let subshell = match has_subshells(session) {
                     true => create_subshell(client).await?,
                     false => None,

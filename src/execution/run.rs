@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
 use super::category;
@@ -561,11 +560,8 @@ impl Running<'_> {
             session,
             ..
         } = &*self.kernel;
-        let lost = server_connection::lost_since(session);
-        if let Some((remote, since)) = session.as_remote().zip(lost) {
-            let since = death::clock(since, &TimeZone::system());
-            let server = &remote.server;
-            return observer.on_wait(None, &format!("the connection to {server}, lost {since}"));
+        if let Some(lost) = server_connection::lost(session) {
+            return observer.on_wait(None, &lost.awaited());
         }
         let present = project.present(key, session.generation);
         let is_ours = |cell: &RunningExecution| Some(cell.msg_id.as_str()) == sent;

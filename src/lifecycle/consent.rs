@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 
 use super::liveness::liveness;
+use super::server_connection;
 use super::status::{busy, is_on_its_way};
 use crate::activity::actor::Actor;
 use crate::activity::labels::cell_with_actor;
@@ -112,6 +113,9 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
         true => None,
         false => busy(session).await,
     };
+    // The kernel cannot be asked, and goes on with what it ran.
+    let is_lost = server_connection::lost(session).is_some();
+    let may_be_busy = is_busy == Some(true) || is_lost;
     if is_busy == Some(true) && present.running.is_none() {
         // What keeps it busy may have begun after the journal was read.
         present = project.present(key, session.generation);
@@ -124,7 +128,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     let mut queued = present.queued;
     let runs = match (present.running, is_busy) {
         (Some(_), _) if runs_own => None,
-        (Some(cell), Some(true)) => Some(RunningWork {
+        (Some(cell), _) if may_be_busy => Some(RunningWork {
             by: Actor::parse(cell.by.as_deref()).name(),
             description: cell_with_actor(&cell),
             since: Some(cell.since),
@@ -142,7 +146,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
         }
         (None, _) => None,
     };
-    queued.retain(|cell| is_busy == Some(true) || is_on_its_way(cell));
+    queued.retain(|cell| may_be_busy || is_on_its_way(cell));
     queued.extend(unsent);
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),

@@ -4,6 +4,7 @@
 mod installed;
 mod machine;
 mod notebooks;
+mod server;
 
 use std::path::Path;
 
@@ -68,15 +69,25 @@ impl Check {
 /// Runs all checks for a notebook, which need not exist yet, in the order in which their subjects
 /// are needed.
 ///
-/// Starts no kernel, but runs interpreters, the program of the kernelspec and git.
-pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
+/// Starts no kernel, but runs interpreters, the program of the kernelspec and git. `on_server` has the checks of the
+/// server of the notebook's kernel, if it runs on one.
+pub fn examine(
+    notebook: &Path,
+    variables: &dyn Variables,
+    on_server: Option<Vec<Check>>,
+) -> Vec<Check> {
     let mut checks = vec![machine::shell(), installed::own_program(variables)];
     checks.extend(machine::processes());
     checks.push(machine::sockets(variables));
     checks.extend(machine::folders(notebook, variables));
     checks.push(notebooks::project(notebook));
-    checks.extend(notebooks::kernel(notebook, variables));
-    checks.extend(notebooks::sql(notebook, variables));
+    match on_server {
+        Some(on_server) => checks.extend(on_server),
+        None => {
+            checks.extend(notebooks::kernel(notebook, variables));
+            checks.extend(notebooks::sql(notebook, variables));
+        }
+    }
     checks.extend(installed::spec(variables));
     checks.extend(machine::logout());
     checks.push(machine::sandbox());
@@ -84,4 +95,9 @@ pub fn examine(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     checks.extend(notebooks::tracked(notebook));
     checks.extend(machine::editors(variables));
     checks
+}
+
+/// Checks the server of a notebook's kernel; `None` if the kernel runs on this machine.
+pub async fn examine_server(notebook: &Path) -> Option<Vec<Check>> {
+    server::checks(notebook).await
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::all_kernels::{Kernels, UnreachableKernel, run_concurrently};
 use super::liveness::Liveness;
 use super::open_error::OpenError;
+use super::server_connection;
 use super::shutdown::shutdown_unless;
 use super::start::end_group;
 use super::status::{SessionStatus, status};
@@ -82,7 +83,10 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
             let runs = runs.unwrap_or_else(|| "something runs".to_owned());
             return Some(format!("busy: {runs}"));
         }
-        (_, None) => return Some("it does not answer".to_owned()),
+        (_, None) => {
+            let lost = server_connection::lost(&status.session);
+            return Some(lost.map_or("it does not answer".to_owned(), |lost| lost.to_string()));
+        }
     }
     if !status.joined.is_empty() && !options.force {
         let names = status.joined.iter().map(|it| it.front_end.clone());

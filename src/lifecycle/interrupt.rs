@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::action_event::journal;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
@@ -11,6 +13,7 @@ use crate::kernel::process::connection;
 use crate::kernel::process::{Signal, SignalError};
 use crate::project::event::EventKind;
 use crate::project::{InterruptMode, Project, Session};
+use crate::wire::Verified;
 
 /// How long a kernel may take to answer an `interrupt_request`.
 const REPLY: Duration = Duration::from_secs(5);
@@ -24,6 +27,9 @@ pub enum InterruptError {
     /// The signal was not sent.
     #[error("cannot interrupt the kernel")]
     Signal(#[from] SignalError),
+    /// The kernel, or the process that holds the connection to it, answered that it was not interrupted.
+    #[error("the kernel was not interrupted: {0}")]
+    Refused(String),
     /// The message was not answered.
     #[error("cannot interrupt the kernel")]
     Client(#[from] ClientError),
@@ -47,7 +53,10 @@ pub async fn interrupt(
         (Liveness::Own(_) | Liveness::Foreign | Liveness::Disconnected, _) => {
             let info = connection::read(&session.connection_file).map_err(OpenError::from)?;
             let mut client = Client::connect(&info, by).await?;
-            client.interrupt(REPLY).await?;
+            let reply = client.interrupt(REPLY).await?;
+            if let Some(reason) = refusal(&reply) {
+                return Err(InterruptError::Refused(reason));
+            }
         }
         (Liveness::Dead, _) => {
             return Err(OpenError::NoKernel {
@@ -59,4 +68,11 @@ pub async fn interrupt(
     }
     journal(project, key, session, EventKind::Interrupted, by);
     Ok(mode)
+}
+
+/// Returns the reason if a reply says that the kernel was not interrupted.
+fn refusal(reply: &Verified) -> Option<String> {
+    let content: Value = reply.read_content()?;
+    let reason = || content["evalue"].as_str().unwrap_or_default().to_owned();
+    (content["status"] == "error").then(reason)
 }

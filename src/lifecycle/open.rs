@@ -18,6 +18,7 @@ use super::move_notebook::move_notebook;
 use super::open_error::OpenError;
 use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
+use super::server_connection;
 use super::server_kernel::{self, WantedServer};
 use super::share;
 use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
@@ -77,6 +78,8 @@ pub struct OpenOptions {
     pub idle: Option<Idle>,
     /// The server on which the kernel runs; `None` for the session's, or this machine.
     pub server: Option<WantedServer>,
+    /// Whether ipykernel is installed into a Python that lacks it.
+    pub install: bool,
 }
 
 /// When to end an unused kernel.
@@ -115,6 +118,7 @@ impl Default for OpenOptions {
             confinement: None,
             idle: None,
             server: None,
+            install: false,
         }
     }
 }
@@ -338,7 +342,11 @@ async fn ensure_own_kernel(
         Some(running) => running,
         None => {
             let session = start(&locked, &notebook, recorded, options, notes).await?;
-            (session, OpenOutcome::Started)
+            let is_others = session.as_remote().is_some_and(|remote| !remote.owned);
+            match is_others {
+                true => (session, OpenOutcome::Joined),
+                false => (session, OpenOutcome::Started),
+            }
         }
     };
     if how != OpenOutcome::Attached {
@@ -406,7 +414,12 @@ async fn reopen(
     }
     let process = match liveness {
         Liveness::Disconnected => {
+            check_running()?;
+            notes.all.extend(difference_note(session, options));
             let session = reconnect::reconnect_held(locked, session.clone()).await?;
+            if let Some(bridge) = Process::recorded(&session) {
+                notes.all.extend(lost_note(&session, &bridge).await);
+            }
             return Ok(Some((session, OpenOutcome::Attached)));
         }
         // A kernel that has ended there does not prevent a start here.
@@ -452,6 +465,7 @@ async fn reopen(
         // Without the file no client can connect, and only the user may decide to give up the
         // variables.
         connection::read(&session.connection_file)?;
+        notes.all.extend(lost_note(session, &process).await);
         if let Some(Confinement::Sandbox(requested)) = &options.confinement {
             // These two settings may change while the kernel runs.
             locked.record(|session| {
@@ -500,6 +514,7 @@ async fn start(
     });
     let named = kernel_to_start(read_named(notebook)?, options.language.as_deref());
     if let Some(server) = options.server.clone().or(last) {
+        check_local_options(notebook, &server.name, before.as_ref(), options)?;
         let spec = options.kernel.as_deref();
         return server_kernel::start(locked, before, &server, (spec, &named), options.timeout)
             .await;
@@ -555,6 +570,44 @@ async fn start(
     let started = locked.start(notebook, before, plan, options.timeout).await;
     notes.all.extend(locked.problem());
     started
+}
+
+/// Returns the note that the connection to the kernel's server is lost, if it cannot be made now.
+async fn lost_note(session: &Session, bridge: &Process) -> Option<String> {
+    let lost = server_connection::connect_again(session, bridge).await?;
+    Some(format!("{lost}; what you run waits for it"))
+}
+
+/// Fails if something is asked of a kernel on a server that only a kernel of this machine can be given: above all, no
+/// kernel may run without the sandbox that the user counts on.
+fn check_local_options(
+    notebook: &Path,
+    server: &str,
+    before: Option<&Session>,
+    options: &OpenOptions,
+) -> Result<(), OpenError> {
+    let confinement = confinement_of_new(options.confinement.as_ref(), before);
+    let is_as_before = options.confinement.is_none();
+    let option = match confinement {
+        Confinement::Sandbox(_) if is_as_before => "the sandbox of its kernels until now",
+        Confinement::Container(_) if is_as_before => "the container of its kernels until now",
+        Confinement::Sandbox(_) => "--sandbox",
+        Confinement::Container(_) => "--container",
+        Confinement::None if options.limits.is_some_and(|it| it.memory_bytes.is_some()) => {
+            "--memory"
+        }
+        Confinement::None if options.python.is_some() => "--python",
+        Confinement::None if options.transport.is_some() => "--transport",
+        Confinement::None if options.install => "--install",
+        Confinement::None => return Ok(()),
+    };
+    Err(OpenError::OnlyHere {
+        notebook: notebook.to_owned(),
+        option,
+        server: server.to_owned(),
+        is_as_before: !confinement.is_none() && is_as_before,
+        ran_there: options.server.is_none(),
+    })
 }
 
 /// Fails if the running kernel is not where one is asked for.

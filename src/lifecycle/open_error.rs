@@ -217,6 +217,20 @@ pub enum OpenError {
         /// The notebooks that have them.
         open: Vec<ServerNotebook>,
     },
+    /// A kernel on a server is to have what only a kernel of this machine has.
+    #[error("{option} is for kernels of this machine, and {} {} {server}", notebook.display(), if *ran_there { "ran on" } else { "is to run on" })]
+    OnlyHere {
+        /// The notebook.
+        notebook: PathBuf,
+        /// The option.
+        option: &'static str,
+        /// The name of the server.
+        server: String,
+        /// Whether the notebook's kernels had it until now, and nobody asked for it now.
+        is_as_before: bool,
+        /// Whether nobody named the server: the notebook's last kernel ran there.
+        ran_there: bool,
+    },
     /// The notebook has a kernel elsewhere than where one is asked for.
     #[error("the kernel of {} runs {place}", notebook.display())]
     RunsElsewhere {

@@ -1,5 +1,6 @@
 //! Kernels on a Jupyter server: started, restarted and ended by its REST interface.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,10 +15,12 @@ use super::start::{LockedSession, replace};
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::notebook::NamedKernel;
 use crate::project::event::EventKind;
-use crate::project::{Backend, InterruptMode, RealSpec, RemoteKernel, Session, Status};
-use crate::server::gateway::kernel_variables;
+use crate::project::{
+    Backend, Confinement, InterruptMode, KernelSettings, RealSpec, RemoteKernel, Session, Status,
+};
+use crate::server::gateway::{kernel_variables, system_user};
 use crate::server::models::{KernelModel, KernelspecModel, KernelspecsModel};
-use crate::server::{ServerClient, ServerKind, registry};
+use crate::server::{ServerClient, ServerErrorKind, ServerKind, registry};
 use crate::wire::Transport;
 
 /// How long a bridge may take to end.
@@ -42,17 +45,44 @@ pub async fn spec_of_new(
     client: &ServerClient,
     requested: &WantedServer,
     spec_name: Option<&str>,
+    timeout: Duration,
 ) -> Result<RealSpec, OpenError> {
-    let Some(id) = &requested.kernel_id else {
-        let chosen = choose(client, &NamedKernel::default(), spec_name).await?;
-        return Ok(chosen.unwrap_or_else(|| RealSpec::named("python3")));
+    let spec = async {
+        let Some(id) = &requested.kernel_id else {
+            let chosen = choose(client, &NamedKernel::default(), spec_name).await?;
+            return Ok(chosen.unwrap_or_else(|| RealSpec::named("python3")));
+        };
+        let model = wanted_kernel(client, id).await?;
+        Ok(describe_spec(client, &model.name).await)
     };
+    within(timeout, client, spec).await
+}
+
+/// Waits for answers of a server for as long as the caller wants to wait for the kernel. Requests that start something
+/// are not broken off: what they have started would be forgotten.
+async fn within<T>(
+    timeout: Duration,
+    client: &ServerClient,
+    answers: impl Future<Output = Result<T, OpenError>>,
+) -> Result<T, OpenError> {
+    match tokio::time::timeout(timeout, answers).await {
+        Ok(answers) => answers,
+        Err(_) => {
+            let at = client.base().host_str().unwrap_or_default().to_owned();
+            let after = timeout;
+            let kind = ServerErrorKind::Timeout { at, after };
+            Err(kind.of(&client.record().name).into())
+        }
+    }
+}
+
+/// Returns a kernel that runs on the server.
+async fn wanted_kernel(client: &ServerClient, id: &str) -> Result<KernelModel, OpenError> {
     let model = client.kernel(id).await?;
-    let model = model.ok_or_else(|| OpenError::NoServerKernel {
-        server: requested.name.clone(),
-        id: id.clone(),
-    })?;
-    Ok(describe_spec(client, &model.name).await)
+    model.ok_or_else(|| OpenError::NoServerKernel {
+        server: client.record().name.clone(),
+        id: id.to_owned(),
+    })
 }
 
 /// Returns a client of a server that the user has named, and makes sure that the server runs. `progress` gets what a hub
@@ -77,40 +107,39 @@ pub(super) async fn start(
 ) -> Result<Session, OpenError> {
     let client = client(&requested.name, &mut |_| {}).await?;
     let notebook = locked.project.notebook(locked.key);
-    let spec = match &requested.spec {
-        Some(spec) => Some(spec.clone()),
-        None => choose(&client, named, spec_name).await?,
-    };
-    let spec = spec.as_ref().map(|spec| &*spec.name);
     let before = before.unwrap_or_else(|| Session::local(notebook.clone()));
     let last_remote = before.as_remote().filter(|it| it.server == requested.name);
-    let (model, remote) = match (&requested.kernel_id, last_remote) {
-        (Some(id), _) => {
-            let model = client
-                .kernel(id)
-                .await?
-                .ok_or_else(|| OpenError::NoServerKernel {
-                    server: requested.name.clone(),
-                    id: id.clone(),
-                })?;
-            let owned = last_remote
-                .is_some_and(|last_remote| last_remote.owned && last_remote.kernel_id == *id);
-            let session = last_remote.and_then(|last_remote| last_remote.server_session.clone());
-            let session = session.filter(|_| owned);
-            (model, Backend::remote(&requested.name, id, session, owned))
-        }
-        (None, Some(last_remote)) => match client.kernel(&last_remote.kernel_id).await? {
-            // It was left running, or the server has started its process anew.
-            Some(model) => (model, Backend::Remote(last_remote.clone())),
-            None if !last_remote.owned => {
-                return Err(OpenError::NoServerKernel {
-                    server: requested.name.clone(),
-                    id: last_remote.kernel_id.clone(),
-                });
+    let answers = async {
+        let spec = match &requested.spec {
+            Some(spec) => Some(spec.clone()),
+            None => choose(&client, named, spec_name).await?,
+        };
+        let running = match (&requested.kernel_id, last_remote) {
+            (Some(id), _) => {
+                let model = wanted_kernel(&client, id).await?;
+                let last = last_remote.filter(|last| last.owned && last.kernel_id == *id);
+                let session = last.and_then(|last| last.server_session.clone());
+                let backend = Backend::remote(&requested.name, id, session, last.is_some());
+                Some((model, backend))
             }
-            None => start_new(locked, &client, spec).await?,
-        },
-        (None, None) => start_new(locked, &client, spec).await?,
+            (None, Some(last)) if last.owned => {
+                // It was left running, or the server has started its process anew.
+                let model = client.kernel(&last.kernel_id).await?;
+                model.map(|model| (model, Backend::Remote(last.clone())))
+            }
+            (None, Some(last)) => {
+                let model = wanted_kernel(&client, &last.kernel_id).await?;
+                Some((model, Backend::Remote(last.clone())))
+            }
+            (None, None) => None,
+        };
+        Ok((spec, running))
+    };
+    let (spec, running) = within(timeout, &client, answers).await?;
+    check_limit(&client, &notebook)?;
+    let (model, remote) = match running {
+        Some(running) => running,
+        None => start_new(locked, &client, spec.as_ref().map(|spec| &*spec.name)).await?,
     };
     let spec = describe_spec(&client, &model.name).await;
     let files = KernelFiles::fresh(locked.project).map_err(|source| OpenError::Lock {
@@ -137,6 +166,11 @@ pub(super) async fn start(
             true => before.started_at,
             false => Some(Timestamp::now()),
         },
+        settings: KernelSettings {
+            // Nothing on this machine keeps a kernel there within bounds.
+            confinement: Confinement::None,
+            ..before.settings
+        },
         ..before
     };
     locked.update(|state| replace(state, locked.key, session, Some(&old_file)))?;
@@ -150,14 +184,13 @@ async fn start_new(
     client: &ServerClient,
     spec: Option<&str>,
 ) -> Result<(KernelModel, Backend), OpenError> {
-    check_limit(client).await?;
     let server = &client.record().name;
     if client.record().kind == ServerKind::Gateway {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         let model = client
-            .start_kernel(spec, &kernel_variables(variables))
+            .start_kernel(spec, &kernel_variables(variables, system_user))
             .await?;
         let backend = Backend::remote(server, &model.id, None, true);
         return Ok((model, backend));
@@ -183,13 +216,14 @@ async fn start_new(
     Ok((model, backend))
 }
 
-/// Fails if this user has as many kernels on the server as its record allows.
-async fn check_limit(client: &ServerClient) -> Result<(), OpenError> {
+/// Fails if this user's other notebooks have as many kernels on the server as its record allows.
+fn check_limit(client: &ServerClient, notebook: &Path) -> Result<(), OpenError> {
     let record = client.record();
     let Some(most) = record.max_kernels else {
         return Ok(());
     };
-    let open = all_kernels::on_server(&record.name);
+    let mut open = all_kernels::on_server(&record.name);
+    open.retain(|it| it.notebook != notebook);
     if (open.len() as u64) < u64::from(most) {
         return Ok(());
     }

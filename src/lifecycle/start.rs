@@ -22,7 +22,8 @@ use crate::kernel::process::plan::Supervision;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{
-    Backend, KernelSettings, Lock, Project, RealSpec, Relation, Session, State, Status, beneath,
+    Backend, KernelSettings, Lock, Project, RealSpec, Relation, ResourceLimits, Session, State,
+    Status, beneath,
 };
 use crate::task::causes::with_causes;
 use crate::task::{self, Task};
@@ -346,6 +347,8 @@ impl<'a> LockedSession<'a> {
             bridge: None,
         };
         if self.session()?.is_some_and(|it| it.as_remote().is_some()) {
+            // They are those of a kernel of this machine.
+            start.limits = ResourceLimits::default();
             start.bridge = Some(task::arguments(&Task::Bridge {
                 state_file: self.project.state_file(),
                 key: self.key.to_owned(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
+use super::server_connection;
 use crate::activity::participants::joined_to;
 use crate::client::Client;
 use crate::kernel::process::connection;
@@ -165,6 +166,10 @@ fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecu
 /// Sends a request on shell, which waits behind a running cell; `None` if the kernel cannot be
 /// reached.
 pub async fn busy(session: &Session) -> Option<bool> {
+    if server_connection::lost(session).is_some() {
+        // The request would wait for the connection.
+        return None;
+    }
     let info = connection::read(&session.connection_file).ok()?;
     let mut client = Client::connect(&info, "nb").await.ok()?;
     Some(

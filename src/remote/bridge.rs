@@ -15,7 +15,7 @@ use super::clients::{ConnectedClients, limits};
 use super::log::log;
 use super::recent::RecentMessages;
 use super::requests::{RequestTable, Step};
-use crate::server::ServerClient;
+use crate::server::{ServerClient, registry};
 use crate::socket::{BindError, DisconnectReason, EndpointHandler, KernelEndpoint, PeerId};
 use crate::wire::{Channel, ConnectionInfo, NewHeader, Rejected, Verified};
 
@@ -24,7 +24,7 @@ const WAITING_BYTES: usize = 64 << 20;
 
 /// The bridge to one kernel.
 pub(super) struct Bridge {
-    pub(super) server: ServerClient,
+    server: RefCell<Rc<ServerClient>>,
     /// The kernel's id on the server.
     pub(super) kernel: String,
     /// The connection file of the sockets on this machine.
@@ -45,6 +45,8 @@ pub(super) struct Bridge {
     end_notify: Notify,
     /// Notified when the kernel sends its shutdown_reply.
     shutdown_notify: Notify,
+    /// Notified when the connection is to be made at once, without the rest of the pause.
+    retry_notify: Notify,
 }
 
 impl Bridge {
@@ -61,7 +63,7 @@ impl Bridge {
     ) -> Result<Rc<Self>, BindError> {
         let name = server.record().name.clone();
         let bridge = Rc::new(Self {
-            server,
+            server: RefCell::new(Rc::new(server)),
             kernel: kernel.to_owned(),
             connection_file,
             clients: RefCell::default(),
@@ -75,6 +77,7 @@ impl Bridge {
             end_reason: OnceCell::new(),
             end_notify: Notify::new(),
             shutdown_notify: Notify::new(),
+            retry_notify: Notify::new(),
         });
         let events = Rc::new(SocketEvents(Rc::downgrade(&bridge)));
         let endpoint = KernelEndpoint::bind(connection, limits(), events)?;
@@ -84,6 +87,37 @@ impl Bridge {
 
     pub(super) fn endpoint(&self) -> &KernelEndpoint {
         self.endpoint.get().expect("`bind` has set it")
+    }
+
+    pub(super) fn server(&self) -> Rc<ServerClient> {
+        self.server.borrow().clone()
+    }
+
+    /// Reads the server's record again: the user may have given it another URL.
+    pub(super) async fn take_new_record(&self) {
+        let server = self.server();
+        // A server that was removed since is used as it was known.
+        let Ok(record) = registry::server(&server.record().name) else {
+            return;
+        };
+        if record == *server.record() {
+            return;
+        }
+        log(&format!("the server's record has changed: {}", record.url));
+        match ServerClient::open(record).await {
+            Ok(server) => *self.server.borrow_mut() = Rc::new(server),
+            Err(error) => log(&format!("the new record cannot be used: {error}")),
+        }
+    }
+
+    /// Makes the connection at once if it is lost, without the rest of the pause.
+    pub(super) fn retry(&self) {
+        self.retry_notify.notify_one();
+    }
+
+    /// Waits until the connection is to be made at once.
+    pub(super) async fn wait_for_retry(&self) {
+        self.retry_notify.notified().await;
     }
 
     /// Waits until the kernel has ended, and returns the reason.
@@ -155,6 +189,12 @@ impl Bridge {
         let steps = self.table.borrow_mut().connected(&Zoned::now());
         self.perform(steps);
         self.resume_clients();
+    }
+
+    /// Ends the request that was too long for the server, which has closed the websocket.
+    pub(super) fn message_was_too_long(&self) {
+        let steps = self.table.borrow_mut().end_longest(&Zoned::now());
+        self.perform(steps);
     }
 
     /// Records that the websocket is closed.
@@ -231,7 +271,7 @@ impl Bridge {
             "status",
             &json!({ "execution_state": "busy" }),
         ));
-        let content = match self.server.interrupt(&self.kernel).await {
+        let content = match self.server().interrupt(&self.kernel).await {
             Ok(()) => json!({ "status": "ok" }),
             Err(error) => {
                 let text = error.to_string();

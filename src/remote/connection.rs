@@ -103,6 +103,7 @@ pub(super) async fn keep_open(
     let mut backoff = Backoff::default();
     let mut was_connected = !is_first;
     loop {
+        bridge.take_new_record().await;
         let error = match connect(bridge, session).await {
             Ok(Some((sender, receiver))) => {
                 backoff.reset();
@@ -143,10 +144,12 @@ pub(super) async fn keep_open(
     }
 }
 
-/// Waits for a pause; if the server refused connections, until it accepts them, if that is earlier.
+/// Waits for a pause; until a command wants the connection, if that is earlier; and if the server refused connections,
+/// until it accepts them.
 async fn continue_after(bridge: &Bridge, pause: Duration, is_refused: bool) {
     let accepts = async {
-        let base = bridge.server.base();
+        let server = bridge.server();
+        let base = server.base();
         let (Some(host), Some(port)) = (base.host_str(), base.port_or_known_default()) else {
             return std::future::pending().await;
         };
@@ -160,6 +163,7 @@ async fn continue_after(bridge: &Bridge, pause: Duration, is_refused: bool) {
     };
     tokio::select! {
         () = tokio::time::sleep(pause) => {}
+        () = bridge.wait_for_retry() => {}
         () = accepts, if is_refused => {}
     }
 }
@@ -174,10 +178,11 @@ async fn connect(
     session: &str,
 ) -> Result<Option<(KernelSender, KernelReceiver)>, ServerError> {
     // A websocket of an unknown kernel is refused without a reason that could be relied on.
-    if bridge.server.kernel(&bridge.kernel).await?.is_none() {
+    let server = bridge.server();
+    if server.kernel(&bridge.kernel).await?.is_none() {
         return Ok(None);
     }
-    channels::open(&bridge.server, &bridge.kernel, session)
+    channels::open(&server, &bridge.kernel, session)
         .await
         .map(Some)
 }
@@ -250,6 +255,10 @@ async fn serve(
                 }
                 Received::Malformed(reason) => log(&format!("dropped a frame: {reason}")),
                 Received::Closed(reason) => return reason,
+                Received::TooLong => {
+                    bridge.message_was_too_long();
+                    return "a message was too long for the server".to_owned();
+                }
             }
         }
     };
@@ -304,12 +313,15 @@ async fn kernel_is_gone(bridge: &Bridge) {
             () = bridge.wait_for_shutdown() => checks_left = CHECKS_AFTER_SHUTDOWN,
         }
         // A failed request proves nothing: the websocket shows whether the server can be reached.
-        if let Ok(None) = bridge.server.kernel(&bridge.kernel).await {
+        if let Ok(None) = bridge.server().kernel(&bridge.kernel).await {
             return;
         }
     }
 }
 
 fn gone_reason(bridge: &Bridge) -> String {
-    format!("{} does not have it any more", bridge.server.record().name)
+    format!(
+        "{} does not have it any more",
+        bridge.server().record().name
+    )
 }

@@ -63,6 +63,11 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
     let client = ServerClient::open(record).await;
     let client = client.map_err(|error| error.to_string())?;
     let session = &remote.websocket_session;
+    // Before the sockets are there, so that no signal ends the process.
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut retry = signal(SignalKind::user_defined1()).map_err(|error| error.to_string())?;
+    // An interrupt of the process group is no interrupt of the kernel.
+    let _interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let bridge = Bridge::bind(
         client,
         &remote.kernel_id,
@@ -71,9 +76,12 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
         &connection,
     );
     let bridge = bridge.map_err(|error| with_causes(&error))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    // An interrupt of the process group is no interrupt of the kernel.
-    let _interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let retries = async {
+        while retry.recv().await.is_some() {
+            bridge.retry();
+        }
+        std::future::pending::<()>().await;
+    };
     let mut reporter = Reporter::new(&bridge);
     let code = tokio::select! {
         result = connection::keep_open(&bridge, session, is_first, &mut reporter) => {
@@ -81,6 +89,7 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
             ExitCode::from(KERNEL_ENDED)
         }
         _ = terminate.recv() => ExitCode::SUCCESS,
+        () = retries => ExitCode::SUCCESS,
         _ = bridge.kernel_ended() => ExitCode::from(KERNEL_ENDED),
     };
     if code == ExitCode::from(KERNEL_ENDED) {

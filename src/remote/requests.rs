@@ -220,6 +220,36 @@ impl RequestTable {
         steps
     }
 
+    /// Ends the longest request that was sent and has left no trace: the server closes the connection, since it was too
+    /// long for it.
+    pub(super) fn end_longest(&mut self, now: &Zoned) -> Vec<Step> {
+        let sent = self.requests.iter();
+        let sent = sent.filter(|(_, request)| request.sending == Sending::Sent);
+        let sent = sent.filter_map(|(id, request)| Some((request.message.as_ref()?.size(), id)));
+        let Some((size, id)) = sent.max().map(|(size, id)| (size, id.clone())) else {
+            return Vec::new();
+        };
+        let Some(mut request) = self.forget(&id) else {
+            return Vec::new();
+        };
+        let (server, mebibytes) = (&self.server, size >> 20);
+        let text = format!(
+            "{server} takes no message of {mebibytes} MiB (websocket_max_message_size of a Jupyter Server, 10 MiB if it is not set); it was not run"
+        );
+        let error = json!({
+            "ename": "MessageTooLong",
+            "evalue": text,
+            "traceback": [format!("\u{1b}[0;31mMessageTooLong\u{1b}[0m: {text}")],
+        });
+        let mut steps = Vec::new();
+        if request.is_execution() {
+            steps.push(self.publish(now, "error", &request.header, &error));
+        }
+        request.error = Some(error);
+        steps.extend(self.end_messages(now, request, 0));
+        steps
+    }
+
     /// Records that the connection was lost.
     pub(super) fn disconnected(&mut self, now: &Zoned) {
         self.link = Link::Down;

@@ -393,6 +393,41 @@ fn a_request_that_never_arrived_is_sent_again_when_the_kernel_has_answered_a_lat
 }
 
 #[test]
+fn a_request_that_is_too_long_for_the_server_ends_and_the_others_go_on() {
+    let mut world = World::new(1, true);
+    world.connect();
+    let cell = Cell {
+        lines: 1,
+        fails: false,
+    };
+    world.send("short", cell);
+    let content = json!({"code": "x".repeat(11 << 20)});
+    let parent = Bytes::from_static(b"{}");
+    let long = message(&now(), "c", "execute_request", "long", parent, &content);
+    let client = Bytes::from_static(b"c");
+    let steps = world.table.client_message(Channel::Shell, &client, long);
+    assert!(matches!(&steps[..], [Step::Send(..)]), "{steps:?}");
+    let steps = world.table.end_longest(&now());
+    let [
+        Step::Publish(error),
+        Step::Reply(Channel::Shell, _, reply),
+        Step::Publish(idle),
+    ] = &steps[..]
+    else {
+        panic!("{steps:?}");
+    };
+    for message in [error, reply] {
+        let content: Value = message.read_content().unwrap();
+        assert_eq!(content["ename"], "MessageTooLong");
+        let text = content["evalue"].as_str().unwrap();
+        assert!(text.starts_with("gpu takes no message of 11 MiB"), "{text}");
+        assert!(text.ends_with("it was not run"), "{text}");
+    }
+    assert_eq!(idle.execution_state().as_deref(), Some("idle"));
+    assert!(world.table.requests.contains_key("short"));
+}
+
+#[test]
 fn a_kernel_that_was_replaced_is_another_one() {
     let status = |session: &str, state: &str| {
         let id = format!("{session}_7_1");

@@ -9,6 +9,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use reqwest::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
@@ -48,6 +49,8 @@ pub enum Received {
     Malformed(String),
     /// The connection has ended; the text says how.
     Closed(String),
+    /// The server has closed the connection, since a message was too long for it.
+    TooLong,
 }
 
 /// Opens the websocket of a kernel. The server keeps for `session` what the kernel says while no websocket is open, and
@@ -136,6 +139,9 @@ impl KernelReceiver {
         let received = match self.stream.next().await {
             None => return Received::Closed("the connection ended".to_owned()),
             Some(Err(error)) => return Received::Closed(end_reason(&error)),
+            Some(Ok(Message::Close(Some(close)))) if close.code == CloseCode::Size => {
+                return Received::TooLong;
+            }
             Some(Ok(Message::Close(close))) => {
                 let reason = close.map_or_else(String::new, |close| {
                     let reason = close.reason.replace(char::is_control, " ");

@@ -21,6 +21,7 @@ use super::error::{ServerError, ServerErrorKind};
 use super::gateway::{checks_certificates, client_certificate};
 use super::headers::CredentialHeaders;
 use super::models::{FailureModel, KernelModel, KernelspecsModel, ServerVersion, SessionModel};
+use super::proxy::is_loopback;
 use super::record::{CredentialSource, ServerKind, ServerRecord};
 use crate::kernel::variables::ProcessVariables;
 
@@ -155,7 +156,13 @@ impl ServerClient {
     /// # Errors
     /// The request fails, the answer is none of a Jupyter server, or the server is too old.
     pub async fn version(&self) -> Result<ServerVersion, ServerError> {
-        let version: ServerVersion = self.json(self.get("api")).await?;
+        let version = self.json(self.get("api")).await;
+        let version: ServerVersion = version.map_err(|error: ServerError| match error.kind {
+            ServerErrorKind::NotFound { subject: path } => {
+                self.error(ServerErrorKind::NoServer { path })
+            }
+            kind => self.error(kind),
+        })?;
         let major = version.version.split('.').next();
         match major.and_then(|number| number.parse::<u32>().ok()) {
             Some(0) => Err(self.error(ServerErrorKind::TooOld {
@@ -225,21 +232,18 @@ impl ServerClient {
         }
         let request = self.post("api/kernels").json(&body).within(START_TIMEOUT);
         let started = self.json(request).await;
-        started.map_err(
-            |error: ServerError| match (error.kind, env.get("KERNEL_USERNAME")) {
-                (
-                    ServerErrorKind::Unauthorized {
-                        status: 403,
-                        message,
-                    },
-                    Some(user),
-                ) => {
-                    let user = user.clone();
-                    self.error(ServerErrorKind::UserRefused { user, message })
-                }
-                (kind, _) => self.error(kind),
-            },
-        )
+        started.map_err(|error: ServerError| match error.kind {
+            ServerErrorKind::Unauthorized {
+                status: 403,
+                message,
+                ..
+            } => {
+                let user = env.get("KERNEL_USERNAME").cloned();
+                let user = user.unwrap_or_else(|| "a user without a name".to_owned());
+                self.error(ServerErrorKind::UserRefused { user, message })
+            }
+            kind => self.error(kind),
+        })
     }
 
     /// Makes a session with a kernel of its own; if there is a session of this path, returns that one.
@@ -528,6 +532,7 @@ impl ServerClient {
             (503, Some(user)) => ServerErrorKind::Spawning { user },
             (401 | 403, _) => ServerErrorKind::Unauthorized {
                 status: number,
+                has_sent_one: used.has_secret(),
                 message,
             },
             (404, _) => ServerErrorKind::NotFound { subject: path },
@@ -637,11 +642,6 @@ fn failure_message(body: &[u8]) -> String {
         .map(str::trim)
         .find(|it| !it.is_empty());
     line.unwrap_or_default().chars().take(300).collect()
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the settings that all clients have; nothing is sent by it.

@@ -115,7 +115,7 @@ pub async fn upload(
             upload_parts(client, &mut file, from, &part, size, &mut resumed, progress).await;
         match result {
             Err(CopyError::Server(error))
-                if error.kind.is_transient() && failures < RETRIES_MAX =>
+                if may_succeed_later(&error.kind) && failures < RETRIES_MAX =>
             {
                 tracing::debug!(%error, failures, "a part of a copy");
                 tokio::time::sleep(Duration::from_secs(1 << failures)).await;
@@ -144,6 +144,17 @@ pub async fn upload(
         resumed.unwrap_or_default(),
         checksum.is_some(),
     ))
+}
+
+/// Returns whether the same request may succeed later: not one of which the server itself says why it fails.
+fn may_succeed_later(kind: &ServerErrorKind) -> bool {
+    match kind {
+        ServerErrorKind::Internal {
+            status: 500,
+            message,
+        } => message.is_empty(),
+        kind => kind.is_transient(),
+    }
 }
 
 /// Uploads the bytes that the server's part lacks.
@@ -244,7 +255,7 @@ pub async fn download(
         .await
         {
             Err(CopyError::Server(error))
-                if error.kind.is_transient() && failures < RETRIES_MAX =>
+                if may_succeed_later(&error.kind) && failures < RETRIES_MAX =>
             {
                 tracing::debug!(%error, failures, "a part of a copy");
                 tokio::time::sleep(Duration::from_secs(1 << failures)).await;

@@ -30,7 +30,7 @@ impl ServerClient {
             record.kind = ServerKind::Hub { user: user.name };
             return Ok(record);
         }
-        let version = version?;
+        let version = version.map_err(|error| self.of_other_scheme(error))?;
         // The version is sent without a token.
         self.kernelspecs().await?;
         record.kind = match version.gateway_version.is_none() && self.has_contents().await? {
@@ -38,6 +38,23 @@ impl ServerClient {
             false => ServerKind::Gateway,
         };
         Ok(record)
+    }
+
+    /// Adds to a failure that the server may have the other scheme, if one of it fails this way.
+    fn of_other_scheme(&self, error: ServerError) -> ServerError {
+        let scheme = match (self.base().scheme(), &error.kind) {
+            // A server of HTTP waits for the end of a line, which the first message of TLS does not have.
+            ("https", ServerErrorKind::Timeout { .. }) => "http",
+            ("https", ServerErrorKind::Tls { reason, .. })
+                if reason.starts_with("received corrupt message") =>
+            {
+                "http"
+            }
+            ("http", ServerErrorKind::Connection { .. }) => "https",
+            _ => return error,
+        };
+        let problem = error.kind.to_string();
+        self.error(ServerErrorKind::OtherScheme { problem, scheme })
     }
 
     /// Returns the hub's base URL if a hub answers below this path.
@@ -58,11 +75,11 @@ fn of_hub(base: &Url, path: &str) -> Url {
 
 /// Returns whether a hub gives this answer where a Jupyter server would answer otherwise.
 fn may_be_a_hub(error: &ServerError) -> bool {
-    use ServerErrorKind::{LoginPage, NotFound, NotJson, Redirected, Unauthorized};
+    use ServerErrorKind::{LoginPage, NoServer, NotJson, Redirected, Unauthorized};
     matches!(
         error.kind,
         LoginPage { .. }
-            | NotFound { .. }
+            | NoServer { .. }
             | NotJson { .. }
             | Redirected { .. }
             | Unauthorized { .. }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+use super::proxy::{NamedProxy, proxy_to};
+
 /// A failure, and the server that it concerns.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("server {server}: {kind}")]
@@ -71,6 +73,14 @@ pub enum ServerErrorKind {
         /// Whether it has expired.
         reason: &'static str,
     },
+    /// The certificate says that it is an authority's, as self-signed ones often do.
+    #[error(
+        "the certificate of {host} says that it is an authority's (CA:TRUE), and so no server's; make one with basicConstraints=CA:FALSE, and name it with nb server add --ca FILE"
+    )]
+    CertificateOfAuthority {
+        /// The host.
+        host: String,
+    },
     /// The certificate cannot be used, or TLS failed in another way.
     #[error(
         "TLS with {host} failed: {reason}; check that the URL has the certificate's name, and https only if the server has it"
@@ -80,6 +90,18 @@ pub enum ServerErrorKind {
         host: String,
         /// The message of rustls.
         reason: String,
+    },
+    /// The proxy on the way cannot be reached.
+    #[error(
+        "the proxy {proxy}, which the variable {variable} names, cannot be reached: {reason}; check the variable, or name the server's host in NO_PROXY"
+    )]
+    ProxyDown {
+        /// The host and the port of the proxy.
+        proxy: String,
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// The proxy wants a password.
     #[error(
@@ -111,10 +133,12 @@ pub enum ServerErrorKind {
         to: String,
     },
     /// 401, or 403 of a request that a token allows.
-    #[error("the server refuses the token ({status}){}; give it a valid one with nb server add --replace", message_suffix(.message))]
+    #[error("{}", unauthorized_text(*status, message, *has_sent_one))]
     Unauthorized {
         /// The status.
         status: u16,
+        /// Whether the request had a token, or another header by which the server knows the user.
+        has_sent_one: bool,
         /// The server's message.
         message: String,
     },
@@ -131,6 +155,22 @@ pub enum ServerErrorKind {
     NotFound {
         /// What was asked for.
         subject: String,
+    },
+    /// 404 of the path that every Jupyter server answers.
+    #[error(
+        "no Jupyter server answers at this path ({path}, 404); does the URL lack the server's base_url, or have a wrong one?"
+    )]
+    NoServer {
+        /// The path that was asked.
+        path: String,
+    },
+    /// The connection fails as one of the other scheme does.
+    #[error("{problem}; is it a server of {scheme}://?")]
+    OtherScheme {
+        /// What failed.
+        problem: String,
+        /// The scheme that the server may have.
+        scheme: &'static str,
     },
     /// 409.
     #[error("the server refuses: what is there is in the way (409){}", message_suffix(.message))]
@@ -231,6 +271,7 @@ impl ServerErrorKind {
             Self::Dns { .. }
             | Self::Refused { .. }
             | Self::Connection { .. }
+            | Self::ProxyDown { .. }
             | Self::TooManyRequests { .. }
             | Self::Spawning { .. }
             | Self::Timeout { .. } => true,
@@ -246,12 +287,20 @@ impl ServerErrorKind {
         if error.is_timeout() {
             return Self::Timeout { at, after: waited };
         }
+        let down = |reason: &'static str| {
+            let NamedProxy { at, variable } = proxy_to(url)?;
+            Some(Self::ProxyDown {
+                proxy: at,
+                variable,
+                reason,
+            })
+        };
         let mut next: Option<&(dyn Error + 'static)> = Some(error);
         let mut last = String::new();
         while let Some(cause) = next {
             last = cause.to_string();
             if last.starts_with("dns error") {
-                return Self::Dns { host };
+                return down("no host has its name").unwrap_or(Self::Dns { host });
             }
             if last.contains("proxy authorization required") {
                 return Self::ProxyPassword;
@@ -261,7 +310,7 @@ impl ServerErrorKind {
             }
             let system = cause.downcast_ref::<std::io::Error>();
             if system.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
-                return Self::Refused { at };
+                return down("nothing listens there").unwrap_or(Self::Refused { at });
             }
             // `source` of a system error skips the error inside it.
             next = match system.and_then(std::io::Error::get_ref) {
@@ -274,7 +323,7 @@ impl ServerErrorKind {
 
     fn of_tls(error: &rustls::Error, host: String) -> Self {
         use rustls::CertificateError::{
-            Expired, ExpiredContext, NotValidYet, NotValidYetContext, UnknownIssuer,
+            Expired, ExpiredContext, NotValidYet, NotValidYetContext, Other, UnknownIssuer,
         };
         let rustls::Error::InvalidCertificate(certificate) = error else {
             let reason = error.to_string();
@@ -282,6 +331,10 @@ impl ServerErrorKind {
         };
         match certificate {
             UnknownIssuer => Self::UnknownAuthority { host },
+            // rustls has no category for it.
+            Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+                Self::CertificateOfAuthority { host }
+            }
             Expired | ExpiredContext { .. } => Self::CertificateTime {
                 host,
                 reason: "expired",
@@ -303,5 +356,18 @@ fn message_suffix(message: &str) -> String {
     match message.is_empty() {
         true => String::new(),
         false => format!(": {message}"),
+    }
+}
+
+/// Returns the message about a token that is refused or missing.
+fn unauthorized_text(status: u16, message: &str, has_sent_one: bool) -> String {
+    let message = message_suffix(message);
+    match has_sent_one {
+        true => format!(
+            "the server refuses the token ({status}){message}; give it a valid one with nb server add --replace"
+        ),
+        false => format!(
+            "the server wants a token, and has none ({status}){message}; give it one with nb server add --token-file or --token-command, and --replace if the server is added already"
+        ),
     }
 }

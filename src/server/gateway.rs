@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Map;
 
@@ -90,9 +91,11 @@ pub(super) fn client_certificate(variables: &dyn Variables) -> Option<(PathBuf, 
 }
 
 /// Returns the variables that a gateway gets with the request for a kernel: those that begin with `KERNEL_` or
-/// are named in `JUPYTER_GATEWAY_ALLOWED_ENVS`. A gateway may refuse who is without a `KERNEL_USERNAME`.
+/// are named in `JUPYTER_GATEWAY_ALLOWED_ENVS`. A gateway may refuse who is without a `KERNEL_USERNAME`: where no variable
+/// has the user's name, `system_user` is asked for it.
 pub fn kernel_variables(
     all: impl IntoIterator<Item = (String, String)>,
+    system_user: impl FnOnce() -> Option<String>,
 ) -> BTreeMap<String, String> {
     let all: BTreeMap<String, String> = all.into_iter().collect();
     let get = |name: &str| all.get(name).filter(|value| !value.is_empty()).cloned();
@@ -105,10 +108,19 @@ pub fn kernel_variables(
         |name: &str| name.starts_with("KERNEL_") || allowed.split(',').any(|it| it.trim() == name);
     let mut kernel_env = all.clone();
     kernel_env.retain(|name, _| is_allowed(name));
-    if let (Some(user), None) = (user, kernel_env.get("KERNEL_USERNAME")) {
+    if !kernel_env.contains_key("KERNEL_USERNAME")
+        && let Some(user) = user.or_else(system_user)
+    {
         kernel_env.insert("KERNEL_USERNAME".to_owned(), user);
     }
     kernel_env
+}
+
+/// Returns the name that the system knows for the user of this process.
+pub fn system_user() -> Option<String> {
+    let output = Command::new("id").arg("-un").output().ok()?;
+    let name = String::from_utf8(output.stdout).ok()?;
+    Some(name.trim().to_owned()).filter(|name| output.status.success() && !name.is_empty())
 }
 
 #[cfg(test)]
@@ -148,11 +160,18 @@ mod tests {
             ("JUPYTER_GATEWAY_ALLOWED_ENVS", "LANG, TZ"),
         ];
         let custom = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let kernel_env = kernel_variables(custom.clone());
+        let kernel_env = kernel_variables(custom.clone(), || None);
         let names: Vec<_> = kernel_env.keys().map(String::as_str).collect();
         assert_eq!(names, ["KERNEL_GPU", "KERNEL_USERNAME", "LANG"]);
         let user_name = [("KERNEL_USERNAME".to_owned(), "bob".to_owned())];
-        let kernel_env = kernel_variables(custom.into_iter().chain(user_name));
+        let kernel_env = kernel_variables(custom.into_iter().chain(user_name), || None);
         assert_eq!(kernel_env["KERNEL_USERNAME"], "bob");
+    }
+
+    #[test]
+    fn a_gateway_gets_the_name_that_the_system_knows_where_no_variable_has_it() {
+        let kernel_env = kernel_variables([], system_user);
+        let name = &kernel_env["KERNEL_USERNAME"];
+        assert!(!name.is_empty() && !name.contains(char::is_whitespace));
     }
 }

@@ -47,6 +47,11 @@ impl CredentialHeaders {
         self.add("X-XSRFToken", &value)
     }
 
+    /// Returns whether there is a header by which the server may know the user.
+    pub(super) fn has_secret(&self) -> bool {
+        !self.0.is_empty() && !self.0.contains_key("X-XSRFToken")
+    }
+
     /// Returns the headers, for a request.
     pub(super) fn map(&self) -> &HeaderMap {
         &self.0

@@ -201,11 +201,11 @@ fn is_refusal(error: &ServerError) -> bool {
 }
 
 fn may_be_starting(kind: &ServerErrorKind) -> bool {
-    use ServerErrorKind::{NotFound, NotRunning, Redirected};
+    use ServerErrorKind::{NoServer, NotRunning, Redirected};
     kind.is_transient()
         || matches!(
             kind,
-            NotRunning { .. } | NotFound { .. } | Redirected { .. }
+            NotRunning { .. } | NoServer { .. } | Redirected { .. }
         )
 }
 

@@ -18,6 +18,7 @@ pub mod gateway;
 mod headers;
 mod hub;
 pub mod models;
+mod proxy;
 mod record;
 pub mod registry;
 mod secret;

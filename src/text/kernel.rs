@@ -95,6 +95,7 @@ pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
     };
     let outcome = match (&answer.let_go_of, answer.was_running, answer.is_owned) {
         (Some(owner), ..) => format!("let go of the kernel of {owner}{goes_on}"),
+        (None, true, _) if answer.goes_on_there => "let go of its kernel".to_owned(),
         (None, true, _) => {
             let shared = match answer.shared_with.as_slice() {
                 [] => String::new(),
@@ -103,6 +104,7 @@ pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
             let took = took(Duration::from_millis(answer.took_ms));
             format!("its kernel was shut down in {took}{shared}")
         }
+        (None, false, _) if answer.goes_on_there => "no connection was open".to_owned(),
         (None, false, true) => "no kernel was running".to_owned(),
         (None, false, false) => {
             "let go; its kernel was started by another program and goes on".to_owned()

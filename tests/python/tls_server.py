@@ -1,6 +1,7 @@
 """Answers GET /api over TLS, with a certificate of an authority of its own; prints its port, then serves.
 
-tls_server.py FOLDER WHEN: writes FOLDER/ca.pem. WHEN is "valid", "expired" or "early".
+tls_server.py FOLDER WHEN: writes FOLDER/ca.pem. WHEN is "valid", "expired" or "early"; or the
+certificate is signed by itself: "self-signed" or, as that of an authority, "self-signed-ca".
 """
 
 import datetime
@@ -22,10 +23,10 @@ begin, end = {
     "valid": (now - day, now + day),
     "expired": (now - 3 * day, now - day),
     "early": (now + day, now + 3 * day),
-}[when]
+}.get(when, (now - day, now + day))
 
 
-def certificate(name, key, issuer, issuer_key, is_ca):
+def certificate(name, key, issuer, issuer_key, is_ca, has_name=False):
     names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     made = (
         x509.CertificateBuilder()
@@ -37,7 +38,7 @@ def certificate(name, key, issuer, issuer_key, is_ca):
         .not_valid_after(now + 9 * day if is_ca else end)
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
     )
-    if not is_ca:
+    if has_name:
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return made.sign(issuer_key, hashes.SHA256())
 
@@ -48,7 +49,9 @@ def pem(item):
 
 ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 ca = certificate("nb tests", ca_key, "nb tests", ca_key, True)
-own = certificate("server", key, "nb tests", ca_key, False)
+own = certificate("server", key, "nb tests", ca_key, False, has_name=True)
+if when.startswith("self-signed"):
+    ca = own = certificate("server", key, "server", key, when == "self-signed-ca", has_name=True)
 private = key.private_bytes(
     serialization.Encoding.PEM,
     serialization.PrivateFormat.PKCS8,

@@ -77,7 +77,9 @@ impl From<InspectError> for Problem {
             InspectError::Busy { behind: None } => {
                 "busy: the kernel does not answer, whatever it runs".to_owned()
             }
-            InspectError::Late { .. } | InspectError::Stopped { .. } => causes(&error),
+            InspectError::Lost(_) | InspectError::Late { .. } | InspectError::Stopped { .. } => {
+                causes(&error)
+            }
         };
         let problem = Self::new(ProblemKind::StillRunning, text);
         match error {
@@ -85,6 +87,7 @@ impl From<InspectError> for Problem {
             InspectError::Busy { .. } => {
                 problem.hint("it answers once that is over; with ipykernel 7 also meanwhile")
             }
+            InspectError::Lost(_) => problem.hint("nb open connects again at once"),
             InspectError::Late { beside: true, .. } => problem.hint(
                 "the code goes on beside the cell, where nothing interrupts it; nb restart ends it",
             ),

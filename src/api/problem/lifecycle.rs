@@ -141,6 +141,21 @@ impl From<OpenError> for Problem {
             OpenError::RunsElsewhere { notebook, .. } => {
                 problem(ProblemKind::Refused).hint(format!("nb shutdown {}", quote(notebook)))
             }
+            OpenError::OnlyHere {
+                is_as_before,
+                ran_there,
+                ..
+            } => {
+                let refused = problem(ProblemKind::Refused);
+                let refused = match ran_there {
+                    true => refused.hint("for a kernel of this machine add --own"),
+                    false => refused.hint("for a kernel of this machine leave out --server"),
+                };
+                match is_as_before {
+                    true => refused.hint("to run it there without that add --no-sandbox"),
+                    false => refused,
+                }
+            }
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
             OpenError::NotebookFile(page) => {
                 problem(ProblemKind::Failed).all_hints(super::editing::hint(page))
@@ -176,6 +191,9 @@ impl From<InterruptError> for Problem {
     fn from(error: InterruptError) -> Self {
         match error {
             InterruptError::Open(open) => open.into(),
+            InterruptError::Refused(_) => {
+                Self::new(ProblemKind::Failed, causes(&error)).hint("nb status shows how it is")
+            }
             InterruptError::Signal(_) | InterruptError::Client(_) => {
                 Self::new(ProblemKind::NoKernel, causes(&error))
                     .hint("nb status shows whether it is alive; nb restart replaces it")

@@ -60,7 +60,7 @@ pub(crate) struct Open {
     ///
     /// The kernel stays on the server over restarts and `nb shutdown`; --own takes that back. With
     /// --kernel NAME it is a kernelspec of the server.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["python", "transport", "install", "kernel_of", "attach", "own", "memory", "container", "no_kernel"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["python", "transport", "install", "kernel_of", "attach", "own", "memory", "container", "sandbox", "no_kernel"])]
     server: Option<String>,
     /// Use a kernel that runs on the server, by its id: `nb kernels --server NAME` lists them
     ///

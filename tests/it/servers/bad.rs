@@ -78,7 +78,11 @@ fn answers_that_are_none() {
             "refuses the token (401): no … here",
         ),
         ("403 Forbidden", "", "refuses the token (403)"),
-        ("404 Not Found", "", "is not there (404)"),
+        (
+            "404 Not Found",
+            "",
+            "does the URL lack the server's base_url",
+        ),
         (
             "407 Proxy Authentication Required",
             "",
@@ -110,6 +114,27 @@ fn answers_that_break_off() {
     refused(&world, &half.url(), &[], "the connection to 127.0.0.1");
     let other = ScriptedServer::sending("220 mail.example.org ESMTP\r\n");
     refused(&world, &other.url(), &[], "the connection to 127.0.0.1");
+}
+
+#[test]
+fn a_server_of_http_is_asked_for_by_https() {
+    let world = World::new();
+    let silent = ScriptedServer::sending("");
+    let url = silent.url().replace("http:", "https:");
+    refused(&world, &url, &[], "is it a server of http://?");
+    let plain = ScriptedServer::answering("400 Bad Request", "");
+    let url = plain.url().replace("http:", "https:");
+    refused(&world, &url, &[], "is it a server of http://?");
+}
+
+#[test]
+fn a_server_that_wants_a_token_and_gets_none() {
+    let world = World::new();
+    let server = ScriptedServer::answering("403 Forbidden", "");
+    let mut command = world.nb();
+    let (_, out, err) = finish(command.args(["server", "add", "one", &server.url()]));
+    assert!(err.contains("the server wants a token"), "{out}{err}");
+    assert!(err.contains("--token-file"), "{out}{err}");
 }
 
 #[test]
@@ -159,6 +184,22 @@ fn servers_that_are_not_there() {
         &[],
         "do not belong in it",
     );
+}
+
+#[test]
+fn a_proxy_that_is_down_is_not_taken_for_the_server() {
+    let world = World::new();
+    let proxy = "http://ann:sesame@127.0.0.1:1";
+    for (name, url, variable) in [
+        ("HTTP_PROXY", "http://server.invalid/", "HTTP_PROXY"),
+        ("HTTPS_PROXY", "https://server.invalid/", "HTTPS_PROXY"),
+        ("ALL_PROXY", "https://server.invalid/", "ALL_PROXY"),
+    ] {
+        let message = format!(
+            "the proxy 127.0.0.1:1, which the variable {variable} names, cannot be reached: nothing listens there"
+        );
+        refused(&world, url, &[(name, proxy)], &message);
+    }
 }
 
 #[test]
@@ -243,7 +284,7 @@ fn certificates_are_checked() {
         &world,
         &server.url.replace("https", "http"),
         &[],
-        "connection to 127.0.0.1",
+        "is it a server of https://?",
     );
     let (code, output) = add(&world, &server.url, &["--ca", "nothing.pem"], &[]);
     assert!(output.contains("nothing.pem cannot be read"), "{output}");
@@ -253,6 +294,14 @@ fn certificates_are_checked() {
     let (code, output) = add(&world, &server.url, &["--replace"], &trusted);
     assert_eq!((code, output.contains("up")), (0, true), "{output}");
     succeed(world.nb().args(["server", "rm", "one"]));
+    let server = TlsServer::start(&folder, "self-signed");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert_eq!((code, output.contains("up")), (0, true), "{output}");
+    succeed(world.nb().args(["server", "rm", "one"]));
+    let server = TlsServer::start(&folder, "self-signed-ca");
+    let (code, output) = add(&world, &server.url, &["--ca", ca], &[]);
+    assert!(output.contains("basicConstraints=CA:FALSE"), "{output}");
+    assert_eq!(code, 1, "{output}");
     for (when, message) in [("expired", "(expired)"), ("early", "(not valid yet)")] {
         let server = TlsServer::start(&folder, when);
         refused(&world, &server.url, &trusted, message);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::cutter::{Cutter, Loss};
-use crate::nb::{Output, nb, until};
+use crate::nb::{Output, nb, output_of, until};
 use crate::python;
 use crate::world::{World, succeed};
 
@@ -168,13 +168,15 @@ fn is_used(server: &Server) {
     succeed(&mut front_end);
     exec(&world, "received").ended(0).with("{'value': 7}");
 
-    nb(&world, ["restart"]).ended(0).with("generation 2");
+    let restarted = nb(&world, ["restart"]).ended(0).with("generation 2");
+    assert!(!restarted.stdout.contains("pid"), "{restarted:?}");
     exec(&world, "'x' in globals()").ended(0).with("False");
 
     // What it leaves is found again.
     exec(&world, "left = 7").ended(0);
     nb(&world, ["shutdown", "--detach"])
         .ended(0)
+        .with("let go of its kernel")
         .with("goes on running");
     open(&world).ended(0);
     exec(&world, "left").ended(0).with("7");
@@ -183,12 +185,15 @@ fn is_used(server: &Server) {
     let id = status(&world)["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
     let other = ["open", "other.ipynb", "--server", "gpu", "--kernel-id", id];
-    nb(&world, other).ended(0);
+    nb(&world, other)
+        .ended(0)
+        .with("kernel attached, which another program started");
     nb(&world, ["run", "-n", "other.ipynb", "left + 1"])
         .ended(0)
         .with("8");
     nb(&world, ["shutdown", "other.ipynb"])
         .ended(0)
+        .with("let go of its kernel")
         .with("goes on running");
     exec(&world, "left").ended(0).with("7");
 
@@ -198,6 +203,7 @@ fn is_used(server: &Server) {
     );
     died.ended(6).with("ended");
     nb(&world, ["status"]).ended(0).with("died");
+    assert_eq!(status(&world)["remote"]["state"], "disconnected");
     open(&world).ended(0);
     exec(&world, "'left' in globals()").ended(0).with("False");
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
@@ -312,6 +318,132 @@ fn what_is_sent_without_a_connection_waits_for_it() {
     let lines = enough(&world, &job);
     reports_gap(&text(&world), lines);
     exec(&world, "x").ended(0).with("42");
+}
+
+/// Makes a world whose idle kernel has lost its connection, and remembers `x = 41`.
+fn opened_and_lost(server: &Server) -> (World, Cutter) {
+    let (world, cutter) = opened_behind(server);
+    exec(&world, "x = 41").ended(0);
+    cutter.lose(Loss::Close);
+    until("reconnecting", || {
+        (status(&world)["remote"]["state"] == "reconnecting").then_some(())
+    });
+    (world, cutter)
+}
+
+#[test]
+fn an_interrupt_that_does_not_reach_the_server_is_no_interrupt() {
+    let server = Server::jupyter();
+    let (world, _cutter) = opened_and_lost(&server);
+    nb(&world, ["interrupt", "t.ipynb", "--force"])
+        .ended(1)
+        .with("the kernel was not interrupted: server gpu: the connection to 127.0.0.1");
+    let log = nb(&world, ["log", "t.ipynb", "--json"]).ended(0).stdout;
+    assert!(!log.contains("interrupted"), "{log}");
+}
+
+#[test]
+fn a_kernel_whose_connection_is_lost_is_not_taken_for_busy() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_and_lost(&server);
+    let lost = "the connection to gpu is lost since";
+    nb(&world, ["shutdown", "t.ipynb"])
+        .ended(5)
+        .with(lost)
+        .with("nb shutdown --force t.ipynb")
+        .with("nb shutdown --detach t.ipynb");
+    nb(&world, ["shutdown", "--idle", "0s"]).ended(0).with(lost);
+    nb(&world, ["vars", "t.ipynb"]).ended(4).with(lost);
+    assert_eq!(status(&world)["state"], "disconnected");
+    nb(&world, ["restart", "t.ipynb"])
+        .ended(6)
+        .with("the connection to 127.0.0.1");
+    cutter.come_back();
+    exec(&world, "x").ended(0).with("41");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+}
+
+#[test]
+fn opening_a_notebook_again_makes_its_connection_at_once_or_says_why_there_is_none() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_and_lost(&server);
+    open(&world)
+        .ended(0)
+        .with("the connection to gpu is lost since")
+        .with("what you run waits for it");
+    cutter.come_back();
+    let opened = open(&world).ended(0);
+    assert!(!opened.stdout.contains("is lost since"), "{opened:?}");
+    assert_eq!(status(&world)["remote"]["state"], "connected");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
+fn a_server_that_got_another_url_is_found_there_by_its_kernels() {
+    let server = Server::jupyter();
+    let (world, _cutter) = opened_and_lost(&server);
+    let mut command = world.nb();
+    command.args(["server", "add", "gpu", &server.url(), "--replace"]);
+    succeed(command.arg("--token-file").arg(server.token_file()));
+    open(&world).ended(0);
+    assert_eq!(status(&world)["remote"]["state"], "connected");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
+fn code_that_is_too_long_for_the_server_is_not_run_and_the_reason_is_told() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    exec(&world, "x = 41").ended(0);
+    let code = format!("x = 0  # {}", "x".repeat(11 << 20));
+    std::fs::write(world.project().join("long.py"), code).expect("write the code");
+    let mut command = world.command(std::path::Path::new("sh"));
+    let run = "exec \"$0\" run -n t.ipynb --timeout 100 - < long.py";
+    command.args(["-c", run, env!("CARGO_BIN_EXE_nb")]);
+    output_of(&mut command)
+        .ended(3)
+        .with("gpu takes no message of 11 MiB");
+    exec(&world, "x").ended(0).with("41");
+}
+
+#[test]
+fn doctor_checks_the_server_of_a_notebooks_kernel_and_not_this_machines_python() {
+    let server = Server::jupyter();
+    let (world, cutter) = opened_behind(&server);
+    let check = |about: &str| {
+        let checks = nb(&world, ["doctor", "t.ipynb", "--json"]).json()["checks"].clone();
+        let checks = checks.as_array().expect("checks");
+        let found = checks.iter().find(|it| it["about"] == about);
+        found.map(|it| (it["verdict"].clone(), it["text"].to_string()))
+    };
+    let (verdict, text) = check("server").expect("a check");
+    assert_eq!(verdict, "good", "{text}");
+    assert!(text.contains(&cutter.url()), "{text}");
+    assert_eq!(check("connection").expect("a check").0, "good");
+    assert_eq!(check("kernel"), None);
+    cutter.lose(Loss::Close);
+    let (verdict, text) = check("server").expect("a check");
+    assert_eq!(verdict, "bad");
+    assert!(text.contains("the connection to 127.0.0.1"), "{text}");
+}
+
+#[test]
+fn opening_waits_no_longer_for_a_silent_server_than_it_was_told_to() {
+    let (server, world) = (Server::jupyter(), World::new());
+    let cutter = Cutter::new(server.port());
+    let mut command = world.nb();
+    command.args(["server", "add", "gpu", &cutter.url(), "--token-file"]);
+    succeed(command.arg(server.token_file()));
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    cutter.delay(Duration::from_secs(60));
+    let start = Instant::now();
+    for notebook in ["t.ipynb", "new.ipynb"] {
+        let words = ["open", notebook, "--server", "gpu", "--timeout", "1"];
+        nb(&world, words)
+            .ended(1)
+            .with("no answer from 127.0.0.1 within 1 s");
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]
@@ -453,9 +585,45 @@ fn a_kernel_above_the_limit_is_refused() {
     nb(&world, other).ended(5).with("t.ipynb");
     nb(&world, ["shutdown", "t.ipynb"]).ended(0);
     nb(&world, other).ended(0);
+    // A kernel that was left there counts when it is taken up again, and one that runs there.
+    nb(&world, ["shutdown", "other.ipynb", "--detach"]).ended(0);
+    open(&world).ended(0);
+    nb(&world, other).ended(5).with("t.ipynb");
+    let id = status(&world)["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    let third = ["open", "third.ipynb", "--server", "gpu", "--kernel-id", id];
+    nb(&world, third).ended(5).with("t.ipynb");
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    nb(&world, other).ended(0);
     // On this machine it is another kernel.
     let here = ["open", "other.ipynb", "--own"];
     nb(&world, here).ended(5).with("nb shutdown");
+}
+
+#[test]
+fn a_kernel_on_a_server_is_not_started_without_the_sandbox_that_was_asked_for() {
+    let (server, world) = (Server::jupyter(), World::new());
+    server.add_to(&world, "gpu");
+    nb(&world, ["open", "t.ipynb", "--server", "gpu", "--sandbox"])
+        .ended(2)
+        .with("--sandbox");
+    open(&world).ended(0);
+    nb(&world, ["shutdown", "t.ipynb"]).ended(0);
+    for option in [
+        &["--sandbox"][..],
+        &["--memory", "1G"],
+        &["--python", "/usr/bin/python3"],
+        &["--transport", "tcp"],
+        &["--install"],
+    ] {
+        let words = ["open", "t.ipynb"].iter().chain(option);
+        nb(&world, words)
+            .ended(5)
+            .with(&format!("{} is for kernels of this machine", option[0]))
+            .with("add --own");
+    }
+    open(&world).ended(0);
+    exec(&world, "6 * 7").ended(0).with("42");
 }
 
 #[test]

@@ -115,7 +115,7 @@ async fn gateways_have_kernels_only() {
         assert_eq!(client.record().kind, ServerKind::Gateway);
         client.version().await.expect("its version");
         let env = [("KERNEL_USERNAME".to_owned(), "tester".to_owned())];
-        let env: BTreeMap<_, _> = kernel_variables(env);
+        let env: BTreeMap<_, _> = kernel_variables(env, || None);
         let kernel = client.start_kernel(Some("python3"), &env).await;
         let id = kernel.expect("start a kernel").id;
         lives(&client, &id).await;

@@ -101,6 +101,21 @@ fn files_go_to_a_server_and_come_back() {
     has(&local_folder.join("results/empty.csv"), b"");
     cp(&world, 0, &[odd, "gpu:"]);
     has(&remote_folder.join(odd), b"x");
+    // The folder of a name is made too.
+    cp(&world, 0, &[odd, "gpu:new/deep/x.csv"]);
+    has(&remote_folder.join("new/deep/x.csv"), b"x");
+}
+
+#[test]
+fn a_copy_that_the_server_cannot_write_fails_at_once() {
+    let (world, server) = (World::new(), Server::jupyter());
+    server.add_to(&world, "gpu");
+    std::fs::write(world.project().join("a.csv"), "x").expect("write a file");
+    // A file where its folder is to be.
+    std::fs::write(server.files().join("file"), "x").expect("write a file");
+    let start = std::time::Instant::now();
+    cp(&world, 1, &["a.csv", "gpu:file/a.csv"]);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]
