@@ -482,8 +482,8 @@ const ID_LENGTH: usize = 8;
 /// How long to wait for the lock. A process that only tests it holds it for less.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// About how many bytes of events are read at once.
-const READ_BYTES: u64 = 4 << 20;
+/// How many bytes of events are read at once, and at most one record more.
+pub const READ_BYTES: u64 = 4 << 20;
 
 /// The longest record, in bytes; the largest message of a kernel is about half of it.
 const LONGEST_RECORD: u64 = beneath::LARGE;
