@@ -247,7 +247,7 @@ impl Bridge {
     pub fn interrupt(&mut self, now: Now) {
         self.set_now(now);
         let own = self.kernel.client_id().clone();
-        self.stop(&own, None);
+        self.stop(&own, None, None);
     }
 
     /// Sets whether iopub messages were read from the socket that the bridge has not been given yet.
