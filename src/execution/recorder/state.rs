@@ -78,8 +78,13 @@ impl<'a> Recorder<'a> {
 
     /// Changes the job's record and writes it.
     pub(super) fn job(&self, change: impl FnOnce(&mut Job)) {
+        self.try_job(change);
+    }
+
+    /// Changes the job's record and writes it; returns whether it is written.
+    pub(super) fn try_job(&self, change: impl FnOnce(&mut Job)) -> bool {
         change(&mut self.job.borrow_mut());
-        self.write_job();
+        self.write_job()
     }
 
     /// Changes the job's record, which is written within a moment together with other changes.
@@ -104,10 +109,13 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn write_job(&self) {
-        if let Err(error) = self.folder.write(&self.job.borrow()) {
+    /// Writes the job's record; returns whether it is written.
+    fn write_job(&self) -> bool {
+        let written = self.folder.write(&self.job.borrow());
+        if let Err(error) = &written {
             tracing::warn!(%error, "the job's record could not be written");
         }
+        written.is_ok()
     }
 
     /// Marks a cell whose outputs have to be written into the notebook.
