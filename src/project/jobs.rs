@@ -347,7 +347,7 @@ impl Project {
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;
         let folder = JobFolder { dir };
-        folder.write(job)?;
+        folder.write(job).inspect_err(|_| folder.remove())?;
         Ok(folder)
     }
 

@@ -267,6 +267,7 @@ impl Recorder<'_> {
             job.front_end.as_ref().is_some_and(|it| it.whole)
         };
         let runs = pending.into_iter().flatten().map(|(at, _)| at);
+        self.is_partial.set(!is_whole);
         if let Some(at) = runs.copied().find(begun).filter(|_| !is_whole) {
             self.note_gap(at);
         }

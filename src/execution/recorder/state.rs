@@ -46,6 +46,8 @@ pub(super) struct Recorder<'a> {
     /// After how many seconds the running cell's kernel is ended, if that is not soon after the
     /// cell's time limit.
     pub(super) ends_after: Cell<Option<f64>>,
+    /// Whether messages of the kernel from before this recorder's start may be missing.
+    pub(super) is_partial: Cell<bool>,
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
     /// Hands the listener over to [`super::late`], once it is connected.
@@ -70,6 +72,7 @@ impl<'a> Recorder<'a> {
             interrupted: Cell::default(),
             is_over_time: Cell::default(),
             ends_after: Cell::default(),
+            is_partial: Cell::default(),
             replies: RefCell::default(),
             replied: Notify::new(),
             late_sender: RefCell::default(),
