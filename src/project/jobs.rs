@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::beneath;
 use super::error_category::ErrorCategory;
-use super::event::{actor_id, split_actor};
+use super::event::{ExecutionStart, actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
@@ -217,6 +217,14 @@ impl JobCell {
             cell,
             code,
             ..Self::default()
+        }
+    }
+
+    /// Returns the code of a request that was sent.
+    pub fn sent(start: &ExecutionStart) -> Self {
+        Self {
+            msg_id: Some(start.msg_id.clone()),
+            ..Self::new(start.cell.clone(), start.code.clone().unwrap_or_default())
         }
     }
 }
@@ -586,6 +594,11 @@ impl JobFolder {
             .filter_map(|metadata| metadata.modified().ok())
             .max()?;
         Timestamp::try_from(last).ok()
+    }
+
+    /// Returns whether no message of the kernel was stored.
+    pub fn is_without_events(&self) -> bool {
+        !beneath::is_file(&self.dir.join(EVENTS))
     }
 
     /// Removes the job's folder.
