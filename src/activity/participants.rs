@@ -4,17 +4,19 @@ use crate::kernel::process::Process;
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, boot_id, pid_namespace};
 
-/// Returns the records of the proxies that run, and removes those of proxies on this machine that
-/// have ended.
+/// Returns the records of the proxies that run.
 pub fn joined(project: &Project) -> Vec<JoinedFrontEnd> {
-    let (alive, dead): (Vec<_>, Vec<_>) = project
+    joined_and_killed(project).0
+}
+
+/// Returns the records of the proxies that run, and of those of this boot and pid namespace that were killed.
+pub fn joined_and_killed(project: &Project) -> (Vec<JoinedFrontEnd>, Vec<JoinedFrontEnd>) {
+    let (alive, mut killed): (Vec<_>, Vec<_>) = project
         .list_joined()
         .into_iter()
         .partition(|joined| Process::joined(joined).is_alive());
-    for joined in dead.iter().filter(|joined| is_of_here(joined)) {
-        let _ = project.remove_joined(joined.pid);
-    }
-    alive
+    killed.retain(is_of_here);
+    (alive, killed)
 }
 
 /// Says whether a proxy belongs to this boot and pid namespace: only then can this process find out

@@ -318,9 +318,7 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
         None => the_one_that_asks(&project)?,
     };
     let job = folder.read()?;
-    // The kernel sends `input_request` to the front end whose cell this is, and that front end may be
-    // closed.
-    let may_ask = job.front_end.is_some() && job.state == JobState::Running;
+    let may_ask = may_ask_unseen(&job);
     let prompt = match job.prompt.clone() {
         Some(prompt) => prompt,
         None if may_ask && request.force => JobPrompt {
@@ -331,10 +329,7 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
             let text = format!("job {} asks nothing: {}", job.id, describe(&job));
             let problem = Problem::new(ProblemKind::Refused, text);
             return Err(match may_ask {
-                true => problem.hint(format!(
-                    "if its code waits for input all the same: nb reply {} TEXT --force",
-                    job.id
-                )),
+                true => problem.hint(unseen_hint(&job.id)),
                 false => problem,
             });
         }
@@ -348,12 +343,16 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
 
 /// Returns the one job of a project that asks something.
 fn the_one_that_asks(project: &Project) -> Result<JobFolder, Problem> {
-    let jobs = project.open_jobs().into_iter();
-    let asking = jobs.filter_map(|folder| {
-        let job = folder.read().ok()?;
-        (job.state != JobState::Done).then_some((job.prompt?, folder))
-    });
-    let mut asking: Vec<_> = asking.collect();
+    let mut unseen = Vec::new();
+    let mut asking = Vec::new();
+    for folder in project.open_jobs() {
+        match folder.read() {
+            Ok(job) if job.state == JobState::Done => {}
+            Ok(job) if may_ask_unseen(&job) => unseen.push(job.id),
+            Ok(job) => asking.extend(job.prompt.map(|prompt| (prompt, folder))),
+            Err(_) => {}
+        }
+    }
     let mut problem = match (asking.pop(), asking.as_slice()) {
         (Some((_, folder)), []) => return Ok(folder),
         (None, _) => Problem::new(ProblemKind::Usage, "no job asks anything"),
@@ -366,7 +365,20 @@ fn the_one_that_asks(project: &Project) -> Result<JobFolder, Problem> {
         let hint = format!("nb reply {} TEXT answers {:?}", folder.id(), prompt.prompt);
         problem = problem.hint(hint);
     }
+    if asking.is_empty() {
+        problem = problem.all_hints(unseen.iter().map(|id| unseen_hint(id)));
+    }
     Err(problem)
+}
+
+/// Says whether the code of a job may ask without a question in its record: the kernel sends `input_request`
+/// to the front end whose cell this is, and that front end may be closed.
+fn may_ask_unseen(job: &Job) -> bool {
+    job.front_end.is_some() && job.state == JobState::Running && job.prompt.is_none()
+}
+
+fn unseen_hint(id: &str) -> String {
+    format!("if its code waits for input all the same: nb reply {id} TEXT --force")
 }
 
 /// Answers a question of a job's code.

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::project::FolderWatch;
-use crate::project::jobs::{EVENTS, Job, JobFolder, JobMessage, JobState, NoJob, OVER, RECORD};
+use crate::project::jobs::{
+    EVENTS, Job, JobFolder, JobMessage, JobState, NoJob, OVER, READ_BYTES, RECORD,
+};
 
 /// The pause between two reads of a short job.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -100,7 +102,8 @@ pub async fn follow(
         let is_recorded = std::mem::take(&mut is_reported) || folder.has_recorder();
         let mut job = folder.read()?;
         loop {
-            let (messages, next) = folder.messages(*at)?;
+            let before = *at;
+            let (messages, next) = folder.messages(before)?;
             if job.state == JobState::Queued && !messages.is_empty() {
                 // The job has started between the two reads.
                 job = folder.read()?;
@@ -112,7 +115,9 @@ pub async fn follow(
                     return Ok(Followed { job, left });
                 }
             }
-            if std::mem::replace(at, next) == next {
+            *at = next;
+            // A shorter read came to the end of what is stored.
+            if next.saturating_sub(before) <= READ_BYTES {
                 break;
             }
         }
@@ -215,6 +220,39 @@ pub async fn wait_until_taken(folder: &JobFolder) {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::project::Project;
+
+    #[derive(Default)]
+    struct Count(usize);
+
+    impl Follower for Count {
+        fn take_message(&mut self, _: &Job, _: &JobMessage) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn take_state(&mut self, _: &Job) {}
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_longer_than_one_read_is_followed_to_its_last_message() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut job = Job {
+            state: JobState::Done,
+            ..Job::new(&project, "a.ipynb", "a.ipynb".to_owned(), "ada")
+        };
+        let folder = project.make_job(&mut job).unwrap();
+        let text = format!("\"{}\"", "y".repeat(1_000_000));
+        let mut events = folder.events().unwrap();
+        for _ in 0..12 {
+            events.append(0, "stream", None, text.as_bytes()).unwrap();
+        }
+        let (mut at, mut count) = (0, Count::default());
+        let followed = follow(&folder, &mut at, None, &mut count).await.unwrap();
+        assert_eq!((followed.left, count.0), (FollowEnd::Over, 12));
+        assert_eq!(folder.messages(at).unwrap().1, at);
+    }
 
     #[tokio::test]
     async fn news_of_a_job_wait_and_its_end_does_not() {

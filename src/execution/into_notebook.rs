@@ -11,7 +11,8 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
-    Cell, CellExecution, CellType, Document, DocumentEditError, MimeBundle, Widgets, stale_note,
+    Cell, CellExecution, CellType, Document, DocumentEditError, MimeBundle, Output, Widgets,
+    stale_note,
 };
 use crate::task::causes::with_causes;
 
@@ -39,6 +40,11 @@ pub(super) struct ExecutionResult {
     /// Whether the result was written before, and more outputs have come since: they are written only if the
     /// cell still has the code and the execution count of this run, so that it was not edited, cleared or run again.
     pub(super) is_late: bool,
+    /// Whether outputs of this run may be missing, since a process that stored them was killed: where the
+    /// notebook has these and more, it stays.
+    pub(super) is_partial: bool,
+    /// The execution count as far as it is known, also while the cell runs.
+    pub(super) counted: Option<u64>,
 }
 
 /// The outcome of writing several results.
@@ -238,6 +244,11 @@ impl ExecutionResult {
                 "the cell does not have the outputs of this run any more".to_owned(),
             ));
         }
+        if !force && self.is_partial && self.is_within(cell) {
+            return Ok(Placement::Missed(
+                "the notebook has more outputs of this run".to_owned(),
+            ));
+        }
         if cell.source() == self.code {
             document.set_execution(index, &self.execution)?;
             return Ok(Placement::Written);
@@ -247,6 +258,19 @@ impl ExecutionResult {
         execution.execution_count = None;
         document.set_execution(index, &execution)?;
         Ok(Placement::Stale)
+    }
+
+    /// Says whether a cell seems to have the outputs of this run, and more of them.
+    fn is_within(&self, cell: &Cell) -> bool {
+        let Some(count) = cell.execution_count() else {
+            return false;
+        };
+        let theirs = text_of(cell.read_outputs());
+        let own = text_of(self.execution.outputs.iter().map(Output::read));
+        self.counted.is_none_or(|counted| counted == count)
+            && cell.source() == self.code
+            && theirs.len() > own.len()
+            && theirs.starts_with(&own)
     }
 
     /// Returns the position of the cell, or the reason why it is not found.
@@ -270,6 +294,13 @@ impl ExecutionResult {
             (Some(_), Some(_)) => Err("more than one cell of the notebook has this text"),
         }
     }
+}
+
+/// Returns the text of outputs, without the lines by which `nb` says that some are missing.
+fn text_of(outputs: impl Iterator<Item = Output>) -> String {
+    let text: String = outputs.map(|output| output.text).collect();
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !line.starts_with("[nb] ")).collect()
 }
 
 const CELL_GONE: &str = "the cell is not in the notebook any more";
@@ -296,6 +327,8 @@ mod tests {
             ran_since: false,
             asked_since: false,
             is_late: false,
+            is_partial: false,
+            counted: Some(3),
         }
     }
 
@@ -425,6 +458,47 @@ mod tests {
             assert!(!document.cells()[0].has_stale_note());
             assert_eq!(document.cells()[0].execution_count(), Some(3));
         }
+    }
+
+    #[test]
+    fn outputs_of_which_some_are_missing_do_not_replace_all_of_them() {
+        let stream = |name: &str, text: &str| {
+            let output = format!(r#"{{"output_type":"stream","name":"{name}","text":"{text}"}}"#);
+            Json::parse(&output).unwrap()
+        };
+        let note = || stream("stderr", r"[nb] it was killed: some may be missing\n");
+        let saved = |text: &str, count| {
+            let mut document = cells("a:x");
+            let execution = CellExecution {
+                outputs: vec![stream("stdout", text)],
+                execution_count: Some(count),
+                times: None,
+            };
+            document.set_execution(0, &execution).unwrap();
+            document
+        };
+        let partial = |text: &str, counted| ExecutionResult {
+            is_partial: true,
+            counted,
+            execution: CellExecution {
+                outputs: vec![stream("stdout", text), note()],
+                execution_count: None,
+                times: None,
+            },
+            ..result(Some("a"), "x", true)
+        };
+        let more = "the notebook has more outputs of this run";
+        let mut all = saved(r"1\n2\n", 3);
+        assert_eq!(placement(&mut all, &partial(r"1\n", Some(3))), more);
+        assert_eq!(placement(&mut all, &partial("", None)), more);
+        // Those of another run, or fewer, are replaced.
+        for (text, count) in [(r"1\n2\n", 2), (r"0\n2\n", 3), (r"1\n", 3)] {
+            let mut other = saved(text, count);
+            assert_eq!(placement(&mut other, &partial(r"1\n", Some(3))), "in");
+        }
+        let result = partial(r"1\n", Some(3));
+        let forced = result.put(&mut all, true).unwrap();
+        assert!(matches!(forced, Placement::Written));
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Detects recorders and proxies that were killed. The next command starts a recorder for what the kernel
 //! still runs, and reports what may be missing, to each actor once ([`delivered`]).
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::exec::MAX_OUTPUT;
 use crate::activity::notification;
+use crate::activity::participants::joined_and_killed;
 use crate::activity::zone;
 use crate::lifecycle::open_error::OpenError;
-use crate::project::jobs::{Job, JobFolder, JobState};
+use crate::project::event::Event;
+use crate::project::jobs::{Job, JobCell, JobFolder, JobFrontEnd, JobState};
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, beneath};
 use crate::task::{self, Task};
 
@@ -55,7 +60,101 @@ pub async fn notice(project: &Project, name: &str) -> Vec<KilledRecorder> {
             resume_if_killed(project, &folder).await;
         }
     }
+    let (alive, killed) = joined_and_killed(project);
+    for proxy in &killed {
+        // One process alone removes the record.
+        if project.remove_joined(proxy.pid).unwrap_or(false)
+            && let Some(folder) = job_of_killed(project, proxy, &alive)
+        {
+            resume_if_killed(project, &folder).await;
+        }
+    }
     new_reports(project, name)
+}
+
+/// Makes a job of the cells that a killed proxy has sent and stored nothing of, as the journal has them: it
+/// was killed in their first moments.
+fn job_of_killed(
+    project: &Project,
+    proxy: &JoinedFrontEnd,
+    alive: &[JoinedFrontEnd],
+) -> Option<JobFolder> {
+    let state = project.state().ok()?;
+    let key = state.owner_key(proxy.session.as_deref()?);
+    let generation = state.session(&key)?.generation;
+    // Another window of the same front end sends cells in the same name.
+    let is_of_another = |event: &Event| {
+        let mut others = alive
+            .iter()
+            .filter(|it| it.session == proxy.session && it.front_end == proxy.front_end);
+        others.any(|it| it.since <= event.at)
+    };
+    let mut cells = unended(project.events(&key), proxy);
+    cells.retain(|event| event.generation == Some(generation) && !is_of_another(event));
+    if cells.is_empty() {
+        return None;
+    }
+    let jobs = project.jobs().into_iter();
+    let jobs = jobs.filter_map(|folder| folder.read().ok());
+    let stored: HashSet<_> = jobs
+        .flat_map(|job| job.cells)
+        .filter_map(|cell| cell.msg_id)
+        .collect();
+    cells.retain(|event| event.msg_id().is_some_and(|id| !stored.contains(id)));
+    let first = cells.first()?;
+    let mut job = Job {
+        state: JobState::Running,
+        asked_at: first.at,
+        generation: Some(generation),
+        max_output: Some(MAX_OUTPUT),
+        // Where the outputs belong is known by the code.
+        saves: cells
+            .iter()
+            .filter_map(Event::request)
+            .all(|start| start.code.is_some()),
+        front_end: Some(JobFrontEnd {
+            name: proxy.front_end.clone(),
+            handed_at: None,
+            whole: false,
+            may_return: false,
+        }),
+        ..Job::new(project, first.notebook(), key, &proxy.by())
+    };
+    // The kernel got them when it ran no cell of others.
+    let begun_at = Some(first.at);
+    job.cells = cells
+        .iter()
+        .filter_map(Event::request)
+        .map(JobCell::sent)
+        .collect();
+    if let Some(cell) = job.cells.first_mut() {
+        (cell.begun_at, cell.input_at) = (begun_at, begun_at);
+    }
+    project
+        .make_job(&mut job)
+        .inspect_err(|error| tracing::warn!(%error, "no job can be made of a killed proxy's cells"))
+        .ok()
+}
+
+/// Returns the requests of a proxy without an end in the journal, oldest first. The events come newest first.
+fn unended(events: impl Iterator<Item = Event>, proxy: &JoinedFrontEnd) -> Vec<Event> {
+    let by = proxy.by();
+    let mut ended = HashSet::new();
+    let mut open = Vec::new();
+    for event in events.take_while(|event| event.at >= proxy.since) {
+        if let Some(end) = event.end() {
+            ended.insert(end.msg_id.clone());
+        } else if let Some(start) = event.request()
+            && start.store_history
+            && start.job.is_none()
+            && event.by.as_ref() == Some(&by)
+            && !ended.contains(&start.msg_id)
+        {
+            open.push(event);
+        }
+    }
+    open.reverse();
+    open
 }
 
 /// Starts a recorder for a job that has none.
@@ -71,7 +170,10 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     if job.generation.is_none() && age < RECORDER_START_SECONDS {
         return;
     }
-    let report = report(&job, folder.last_written_at().unwrap_or(job.asked_at));
+    let written_at = folder.last_written_at().unwrap_or(job.asked_at);
+    // The folder of cells of which a proxy stored nothing was made just now.
+    let is_new = job.front_end.is_some() && folder.is_without_events();
+    let report = report(&job, if is_new { job.asked_at } else { written_at });
     if resume(project, folder.id()).await.is_err() {
         return;
     }
@@ -189,3 +291,43 @@ fn read(file: &Path) -> Option<KilledRecorder> {
 
 /// The folder of the reports.
 const REPORTS_DIR: &str = "killed";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::project::event::fixtures::event;
+
+    #[test]
+    fn only_the_cells_of_a_killed_proxy_that_have_no_end_are_left() {
+        let proxy: JoinedFrontEnd = serde_json::from_value(json!({
+            "pid": 41, "start_time": 5, "boot_id": "b", "front_end": "VS Code",
+            "since": "2026-01-02T10:00:00Z",
+        }))
+        .unwrap();
+        let by = "human (VS Code)";
+        let asked = |id: &str, minute: u8, other: serde_json::Value| {
+            let at = format!("2026-01-02T10:{minute:02}:00Z");
+            let mut fields = json!({ "event": "asked", "at": at, "by": by, "msg_id": id });
+            let all = fields.as_object_mut().unwrap();
+            all.extend(other.as_object().unwrap().clone());
+            event(fields)
+        };
+        let mut earlier = asked("earlier", 0, json!({}));
+        earlier.at = "2026-01-02T09:59:00Z".parse().unwrap();
+        let events = vec![
+            earlier,
+            asked("ended", 1, json!({})),
+            event(json!({ "event": "done", "msg_id": "ended", "status": "ok" })),
+            asked("first", 2, json!({})),
+            asked("second", 3, json!({})),
+            asked("a job's", 4, json!({ "job": "01234567" })),
+            asked("its own code", 4, json!({ "store_history": false })),
+            asked("another's", 4, json!({ "by": "human (JupyterLab)" })),
+        ];
+        let left = unended(events.into_iter().rev(), &proxy);
+        let ids: Vec<_> = left.iter().filter_map(Event::msg_id).collect();
+        assert_eq!(ids, ["first", "second"]);
+    }
+}

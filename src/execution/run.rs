@@ -432,7 +432,10 @@ pub(super) async fn reach(
 ) -> Result<(ConnectionInfo, Option<Process>), RunError> {
     let info = connection::read(&session.connection_file)?;
     match liveness(session).await {
-        Liveness::Own(process) => Ok((info, Some(process))),
+        Liveness::Own(process) => match OpenError::process_stopped(session, &process) {
+            Some(error) => Err(RunError::Unseen(Box::new(error))),
+            None => Ok((info, Some(process))),
+        },
         Liveness::Foreign => Ok((info, None)),
         Liveness::Disconnected => {
             let session = reconnect(project, key).await;

@@ -47,6 +47,11 @@ pub async fn interrupt(
         reconnect(project, key).await?;
         liveness = Liveness::Foreign;
     }
+    if let Liveness::Own(process) = &liveness
+        && let Some(error) = OpenError::process_stopped(session, process)
+    {
+        return Err(error.into());
+    }
     let mode = session.interrupt_mode();
     match (&liveness, mode) {
         (Liveness::Own(process), InterruptMode::Signal) => process.signal_group(Signal::INT)?,

@@ -454,6 +454,10 @@ async fn reopen(
         Liveness::Own(process) => process,
         Liveness::Dead | Liveness::OutOfReach => return Ok(None),
     };
+    let is_wanted = session.status != Status::Stopped;
+    if let Some(error) = OpenError::process_stopped(session, &process).filter(|_| is_wanted) {
+        return Err(error);
+    }
     if session.status == Status::Stopped {
         // The process that shut it down was killed before the kernel had ended.
         locked.end(&process, Duration::ZERO).await;

@@ -10,6 +10,7 @@ use crate::client::ClientError;
 use crate::editing::notebook_file::NotebookFileError;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::environment::trust::Untrusted;
+use crate::kernel::process::Process;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::process::detach::DetachError;
 use crate::kernel::process::launch::LaunchError;
@@ -137,6 +138,14 @@ pub enum OpenError {
         /// Why.
         source: ClientError,
     },
+    /// The kernel's process was stopped by a signal.
+    #[error("the kernel of {} does nothing: process {pid} is stopped (kill -CONT {pid} lets it go on)", notebook.display())]
+    ProcessStopped {
+        /// The notebook.
+        notebook: PathBuf,
+        /// The process.
+        pid: u32,
+    },
     /// Processes that are started here would end with the call.
     #[error("this shell is sandboxed ({cause}): a kernel started here would die with the call")]
     Sandboxed {
@@ -262,6 +271,14 @@ impl From<LaunchError> for OpenError {
 }
 
 impl OpenError {
+    /// Returns the error for a kernel whose process is stopped; `None` if it is not.
+    pub fn process_stopped(session: &Session, process: &Process) -> Option<Self> {
+        process.is_stopped().then(|| Self::ProcessStopped {
+            notebook: session.notebook.clone(),
+            pid: process.pid,
+        })
+    }
+
     /// Returns the error for a kernel that is out of reach.
     pub fn out_of_reach(session: &Session) -> Self {
         let notebook = session.notebook.clone();

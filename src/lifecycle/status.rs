@@ -50,7 +50,7 @@ pub struct SessionStatus {
 
 /// Returns the status of one session that has a kernel of its own.
 ///
-/// Records the end of a kernel that is found dead, and removes records of killed proxies.
+/// Records the end of a kernel that is found dead.
 pub async fn status(
     project: &Project,
     key: &str,

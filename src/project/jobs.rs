@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::beneath;
 use super::error_category::ErrorCategory;
-use super::event::{actor_id, split_actor};
+use super::event::{ExecutionStart, actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
@@ -219,6 +219,14 @@ impl JobCell {
             ..Self::default()
         }
     }
+
+    /// Returns the code of a request that was sent.
+    pub fn sent(start: &ExecutionStart) -> Self {
+        Self {
+            msg_id: Some(start.msg_id.clone()),
+            ..Self::new(start.cell.clone(), start.code.clone().unwrap_or_default())
+        }
+    }
 }
 
 /// An input request of the code.
@@ -347,7 +355,7 @@ impl Project {
         let dir = self.make_folder(&name)?;
         self.make_folder(&format!("{name}/asks"))?;
         let folder = JobFolder { dir };
-        folder.write(job)?;
+        folder.write(job).inspect_err(|_| folder.remove())?;
         Ok(folder)
     }
 
@@ -482,8 +490,8 @@ const ID_LENGTH: usize = 8;
 /// How long to wait for the lock. A process that only tests it holds it for less.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// About how many bytes of events are read at once.
-const READ_BYTES: u64 = 4 << 20;
+/// How many bytes of events are read at once, and at most one record more.
+pub const READ_BYTES: u64 = 4 << 20;
 
 /// The longest record, in bytes; the largest message of a kernel is about half of it.
 const LONGEST_RECORD: u64 = beneath::LARGE;
@@ -586,6 +594,11 @@ impl JobFolder {
             .filter_map(|metadata| metadata.modified().ok())
             .max()?;
         Timestamp::try_from(last).ok()
+    }
+
+    /// Returns whether no message of the kernel was stored.
+    pub fn is_without_events(&self) -> bool {
+        !beneath::is_file(&self.dir.join(EVENTS))
     }
 
     /// Removes the job's folder.

@@ -64,11 +64,11 @@ impl Project {
         beneath::write_json(&self.joined_file(joined.pid), joined)
     }
 
-    /// Removes a proxy's record; a missing one is no error.
-    pub fn remove_joined(&self, pid: u32) -> io::Result<()> {
+    /// Removes a proxy's record; returns whether there was one.
+    pub fn remove_joined(&self, pid: u32) -> io::Result<bool> {
         match beneath::remove_file(&self.joined_file(pid)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            removed => removed.map(|()| true),
         }
     }
 
@@ -117,8 +117,8 @@ mod tests {
         project.write_joined(&joined).unwrap();
         std::fs::write(project.proxies_dir().join("42.json"), "{").unwrap();
         assert_eq!(project.list_joined(), [joined]);
-        project.remove_joined(41).unwrap();
-        project.remove_joined(41).unwrap();
+        assert!(project.remove_joined(41).unwrap());
+        assert!(!project.remove_joined(41).unwrap());
         assert!(project.list_joined().is_empty());
     }
 }

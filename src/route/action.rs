@@ -131,6 +131,8 @@ pub enum Note {
         request: &'static str,
         outcome: &'static str,
     },
+    #[error("client {0} interrupts a cell that has just ended: nothing is interrupted")]
+    LateInterrupt(ClientId),
     #[error("client {0} interrupts the kernel")]
     Interrupt(ClientId),
     #[error(

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use bytes::Bytes;
 use serde_json::json;
 
+use super::execution_queue::InterruptTarget;
 use super::output::Output;
 use super::request::Key;
 use super::{Action, ClientId, Note};
@@ -55,6 +56,8 @@ struct Client {
     outstanding: usize,
     /// An interrupt that is held for a moment, and the control messages that came after it.
     held_control: VecDeque<Verified>,
+    /// What that interrupt is meant for.
+    interrupt_target: Option<InterruptTarget>,
 }
 
 /// One of a client's three channels.
@@ -413,6 +416,7 @@ impl Clients {
         for client in self.by_id.values_mut() {
             client.channels().for_each(|(_, state)| state.held.clear());
             client.held_control.clear();
+            client.interrupt_target = None;
             (client.held_bytes, client.outstanding) = (0, 0);
             client.prompt = None;
         }
@@ -431,7 +435,20 @@ impl Clients {
         client.is_some_and(|client| !client.held_control.is_empty())
     }
 
-    /// Holds an interrupt, or a message behind it; returns how many messages are held now.
+    /// Holds an interrupt.
+    pub(super) fn hold_interrupt(
+        &mut self,
+        id: &ClientId,
+        message: Verified,
+        target: InterruptTarget,
+    ) {
+        if let Some(client) = self.by_id.get_mut(id) {
+            client.held_control.push_back(message);
+            client.interrupt_target = Some(target);
+        }
+    }
+
+    /// Holds a message behind an interrupt; returns how many messages are held now.
     pub(super) fn hold_control(&mut self, id: &ClientId, message: Verified) -> usize {
         self.by_id.get_mut(id).map_or(0, |client| {
             client.held_control.push_back(message);
@@ -439,11 +456,16 @@ impl Clients {
         })
     }
 
-    /// Removes and returns the held interrupt and the messages after it.
-    pub(super) fn take_interrupt(&mut self, id: &ClientId) -> VecDeque<Verified> {
+    /// Removes and returns the held interrupt and the messages after it, and what the interrupt is meant for.
+    pub(super) fn take_interrupt(
+        &mut self,
+        id: &ClientId,
+    ) -> (VecDeque<Verified>, Option<InterruptTarget>) {
         let client = self.by_id.get_mut(id);
-        let held = client.map(|client| std::mem::take(&mut client.held_control));
-        held.unwrap_or_default()
+        client.map_or_else(Default::default, |client| {
+            let held = std::mem::take(&mut client.held_control);
+            (held, client.interrupt_target.take())
+        })
     }
 
     // ---- prompts of the kernel

@@ -5,6 +5,8 @@
 //! the cell that runs. When a cell fails with `stop_on_error`, ipykernel aborts the queued requests of
 //! **all** clients; with this queue these are only the requests of the same client.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::ClientId;
@@ -39,6 +41,13 @@ pub(super) enum Running {
     },
     /// Something that began before this proxy subscribed: the kernel does not answer on shell.
     Something,
+}
+
+/// What an interrupt is meant for: what ran when it arrived, and the front end's own cells that waited then.
+#[derive(Debug)]
+pub(super) struct InterruptTarget {
+    pub(super) running: Running,
+    pub(super) cells: HashSet<Key>,
 }
 
 /// A cell of a client outside this front end.

@@ -158,6 +158,11 @@ impl Request {
         self.busy && !self.idle && self.answer == Answer::FromKernel
     }
 
+    /// Returns whether it is a cell whose client waits for the kernel's reply.
+    pub(super) fn is_open_cell(&self) -> bool {
+        self.role == Role::Cell && self.replied_at.is_none() && self.answer == Answer::FromKernel
+    }
+
     /// Returns whether its client has its answer.
     ///
     /// On control the reply is enough: some kernels send no status there.

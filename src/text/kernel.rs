@@ -182,6 +182,11 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
             quote(&session.notebook)
         ));
     }
+    if let Liveness::Own(process) = &status.liveness
+        && let Some(why) = OpenError::process_stopped(session, process)
+    {
+        lines.push(format!("  {why}"));
+    }
     if matches!(kernel.state, "elsewhere" | "unchecked") {
         let why = OpenError::out_of_reach(session);
         lines.push(format!("  {why}"));

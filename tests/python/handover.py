@@ -1,6 +1,7 @@
 """A front end leaves while a cell runs: another process has to record what its cells print from then on.
 
-`--how` says how it leaves: `ends` (SIGTERM of its process), `killed` (-9), `leaves` (its connections
+`--how` says how it leaves: `ends` (SIGTERM of its process), `killed` (-9), `early` (-9
+before anything is stored), `asks-killed` (-9 while a cell waits for input), `leaves` (its connections
 close, the process stays), `stays` (likewise; the cell then asks a question, which `nb reply` answers),
 `queue` (SIGTERM with more cells in the kernel's queue), `asks` (SIGTERM while a cell waits for input),
 `dies` (the client is another process, killed with -9; the cell ends `--after` so many seconds), `stands`
@@ -98,10 +99,10 @@ def main():
         requests = [runs(client, f"c{at}", code) for at, code in enumerate(cells)]
         if options.how == "reads":
             client.finish(requests[0])
-        elif options.how == "asks":
+        elif options.how in ("asks", "asks-killed"):
             client.wait("a question", lambda channel, _: channel == "stdin")
         else:
-            many = chance.randint(1, options.lines)
+            many = 1 if options.how == "early" else chance.randint(1, options.lines)
             client.wait(
                 f"{many} lines", lambda *_: printed(client, requests[0]) >= many, 2 * SECONDS
             )
@@ -109,6 +110,10 @@ def main():
             # The messages of a long cell are stored in a file.
             kept = pathlib.Path(".nb/kept")
             client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
+        if options.how in ("early", "asks-killed"):
+            event = "prompted" if options.how == "asks-killed" else "asked"
+            log = pathlib.Path(".nb/journal.jsonl")
+            until("the journal", lambda: f'"event":"{event}"' in log.read_text())
         began = time.monotonic()
         if options.how in ("leaves", "stays"):
             for s in client.sockets.values():
@@ -122,7 +127,8 @@ def main():
             if options.how == "stays":
                 answer()
             return
-        child.send_signal(signal.SIGKILL if options.how == "killed" else signal.SIGTERM)
+        is_killed = options.how in ("killed", "early", "asks-killed")
+        child.send_signal(signal.SIGKILL if is_killed else signal.SIGTERM)
         child.wait(SECONDS)
         say(f"gone after {(time.monotonic() - began) * 1000:.0f} ms, {child.returncode}")
     if options.how == "reloads":

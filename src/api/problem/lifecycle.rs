@@ -72,6 +72,7 @@ impl From<OpenError> for Problem {
             ),
             OpenError::Unreachable { .. } => problem(ProblemKind::NoKernel)
                 .hint("if this shell is sandboxed, allow nb outside the sandbox"),
+            OpenError::ProcessStopped { .. } => problem(ProblemKind::NoKernel),
             OpenError::Unchecked { .. } => problem(ProblemKind::Refused),
             OpenError::Sandboxed { .. } => {
                 problem(ProblemKind::Refused).hint("allow nb outside the sandbox")

@@ -126,7 +126,7 @@ impl Recorder<'_> {
         }
         let config = self.project.config();
         let keeps_code = config.is_ok_and(|config| config.journal.code);
-        self.job(|job| {
+        let is_written = self.try_job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
             job.clear_wait();
@@ -137,8 +137,38 @@ impl Recorder<'_> {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
         });
+        if !is_written {
+            // The disk is full: as long as the job is open, the next command resumes and ends it.
+            return;
+        }
         self.folder.mark_over();
         self.project.close_job(self.folder);
         self.project.sweep_jobs_after(self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::Project;
+    use crate::project::jobs::{Job, RECORD};
+
+    #[tokio::test]
+    async fn a_job_whose_end_cannot_be_recorded_stays_open() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
+        let mut job = Job::new(&project, "a.ipynb", "a.ipynb".to_owned(), "ada");
+        let folder = project.make_job(&mut job).unwrap();
+        let recorder = Recorder::new(&project, &folder, job).unwrap();
+        let record = folder.path().join(RECORD);
+        // No file can take the place of a folder.
+        std::fs::remove_file(&record).unwrap();
+        std::fs::create_dir(&record).unwrap();
+        recorder.finish().await;
+        assert_eq!(project.open_jobs(), std::slice::from_ref(&folder));
+        std::fs::remove_dir(&record).unwrap();
+        recorder.finish().await;
+        assert!(project.open_jobs().is_empty());
+        assert_eq!(folder.read().unwrap().state, JobState::Done);
     }
 }

@@ -144,6 +144,8 @@ impl JobOutputs {
             ran_since: false,
             asked_since: false,
             is_late: false,
+            is_partial: false,
+            counted: ran.execution_count,
         })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The kernel sends an input request to the client that sent the cell. While that client's proxy runs,
 //! it passes the request on; a request from before the proxy ended waits in the job's folder. Any
-//! client may answer: ipykernel takes the next answer that arrives on stdin. Nobody receives requests
+//! client may answer: ipykernel takes the next answer that arrives on stdin. A request to a proxy that was
+//! killed is in the journal. Nobody receives requests
 //! that the kernel sends after the proxy has ended, but an answer that an actor gives without being
 //! asked reaches the kernel.
 
@@ -16,7 +17,7 @@ use super::state::Recorder;
 use crate::client::{EOF, ExecutionEvent};
 use crate::execution::run::{Prompt, RunObserver as _};
 use crate::project::FolderWatch;
-use crate::project::jobs::JobCell;
+use crate::project::jobs::{JobCell, JobPrompt};
 use crate::project::questions::{QUESTION, Question};
 
 /// How often to check for a question where the system reports no changes.
@@ -107,6 +108,39 @@ impl Recorder<'_> {
         self.answered();
         self.note(note);
         EOF.to_owned()
+    }
+
+    /// Takes from the journal what a cell asked its front end before that front end's proxy was killed.
+    pub(super) fn take_lost_question(&self) {
+        let job = self.job.borrow();
+        let Some(generation) = job.generation.filter(|_| job.front_end.is_some()) else {
+            return;
+        };
+        let present = self.project.present(&job.session, generation);
+        let Some((msg_id, prompt)) = present
+            .running
+            .and_then(|running| Some((running.msg_id, running.prompt?)))
+        else {
+            return;
+        };
+        let asks = |cell: &&JobCell| cell.msg_id.as_ref() == Some(&msg_id) && cell.status.is_none();
+        let Some(cell) = job.cells.iter().find(asks) else {
+            return;
+        };
+        let question = Question {
+            prompt: JobPrompt {
+                prompt,
+                // The journal does not say whether the answer is shown.
+                password: cell.code.contains("getpass"),
+            },
+            msg_id,
+            header: serde_json::json!({}),
+        };
+        if self.folder.question().is_none()
+            && let Err(error) = self.folder.pass_on(&question)
+        {
+            tracing::warn!(%error, "a question of the code could not be stored");
+        }
     }
 
     /// Adds a note about later input requests of these cells, if they may send some.

@@ -149,6 +149,7 @@ impl Recorder<'_> {
         for event in early.into_iter().filter(&is_new) {
             kernel_end = self.take_event(pending, event, &language).or(kernel_end);
         }
+        self.take_lost_question();
         self.note_lost_questions();
         let mut questions = self.questions();
         loop {
@@ -266,20 +267,27 @@ impl Recorder<'_> {
             let job = self.job.borrow();
             job.front_end.as_ref().is_some_and(|it| it.whole)
         };
+        self.is_partial.set(!is_whole);
         let runs = pending.into_iter().flatten().map(|(at, _)| at);
         if let Some(at) = runs.copied().find(begun).filter(|_| !is_whole) {
-            self.note_gap(at);
+            self.note_gap(at, ids.is_empty());
         }
         ids
     }
 
-    fn note_gap(&self, at: usize) {
+    fn note_gap(&self, at: usize, is_empty: bool) {
         let now = Timestamp::now();
-        let from = self.folder.last_written_at().unwrap_or(now);
+        let mut from = self.folder.last_written_at().unwrap_or(now);
         let recorder = match &self.job.borrow().front_end {
             Some(front_end) => format!("nb-proxy of {}", front_end.name),
             None => "the recorder of this cell".to_owned(),
         };
+        let job = self.job.borrow();
+        if is_empty && job.front_end.is_some() {
+            // The proxy stored nothing: the folder may be new.
+            from = job.cells[at].begun_at.unwrap_or(from);
+        }
+        drop(job);
         let text = format!(
             "[nb] {recorder} was killed: what the cell printed between {} and {} may be missing here\n",
             to_the_second(from),

@@ -46,6 +46,8 @@ pub(super) struct Recorder<'a> {
     /// After how many seconds the running cell's kernel is ended, if that is not soon after the
     /// cell's time limit.
     pub(super) ends_after: Cell<Option<f64>>,
+    /// Whether messages of the kernel from before this recorder's start may be missing.
+    pub(super) is_partial: Cell<bool>,
     pub(super) replies: RefCell<VecDeque<String>>,
     pub(super) replied: Notify,
     /// Hands the listener over to [`super::late`], once it is connected.
@@ -70,6 +72,7 @@ impl<'a> Recorder<'a> {
             interrupted: Cell::default(),
             is_over_time: Cell::default(),
             ends_after: Cell::default(),
+            is_partial: Cell::default(),
             replies: RefCell::default(),
             replied: Notify::new(),
             late_sender: RefCell::default(),
@@ -78,8 +81,13 @@ impl<'a> Recorder<'a> {
 
     /// Changes the job's record and writes it.
     pub(super) fn job(&self, change: impl FnOnce(&mut Job)) {
+        self.try_job(change);
+    }
+
+    /// Changes the job's record and writes it; returns whether it is written.
+    pub(super) fn try_job(&self, change: impl FnOnce(&mut Job)) -> bool {
         change(&mut self.job.borrow_mut());
-        self.write_job();
+        self.write_job()
     }
 
     /// Changes the job's record, which is written within a moment together with other changes.
@@ -104,10 +112,13 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    fn write_job(&self) {
-        if let Err(error) = self.folder.write(&self.job.borrow()) {
+    /// Writes the job's record; returns whether it is written.
+    fn write_job(&self) -> bool {
+        let written = self.folder.write(&self.job.borrow());
+        if let Err(error) = &written {
             tracing::warn!(%error, "the job's record could not be written");
         }
+        written.is_ok()
     }
 
     /// Marks a cell whose outputs have to be written into the notebook.

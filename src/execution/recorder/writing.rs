@@ -103,6 +103,7 @@ impl Recorder<'_> {
                 .map(|result| ExecutionResult {
                     asked_since: again.contains(&result.at),
                     is_late,
+                    is_partial: self.is_partial.get(),
                     ..result
                 })
                 .collect();

@@ -100,6 +100,11 @@ impl Process {
         self.boot_id == boot_id() && platform::start_time(self.pid) == Some(self.start_time)
     }
 
+    /// Returns whether a signal such as SIGSTOP has stopped the process: it does nothing until SIGCONT.
+    pub fn is_stopped(&self) -> bool {
+        self.is_alive() && platform::is_stopped(self.pid)
+    }
+
     /// Waits until the process has ended; returns at once if it already has.
     ///
     /// The future may be dropped.
@@ -211,6 +216,24 @@ mod tests {
             Err(SignalError::Gone(_))
         ));
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_stopped_process_is_told_from_one_that_runs() {
+        let mut child = sleeper();
+        let process = Process::of(child.id()).unwrap();
+        assert!(!process.is_stopped());
+        for (signal, stops) in [(Signal::STOP, true), (Signal::CONT, false)] {
+            process.signal(signal).unwrap();
+            let end = std::time::Instant::now() + Duration::from_secs(60);
+            while process.is_stopped() != stops {
+                assert!(std::time::Instant::now() < end, "{signal:?}");
+                std::thread::yield_now();
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.is_stopped());
     }
 
     #[test]

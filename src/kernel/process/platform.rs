@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub(super) use imp::{
-    BOUNDS_MEMORY, adopt_orphans, arguments, death, has_terminal, memory_bytes, program,
-    reopened_executable, start_time, unnamed_file,
+    BOUNDS_MEMORY, adopt_orphans, arguments, death, has_terminal, is_stopped, memory_bytes,
+    program, reopened_executable, start_time, unnamed_file,
 };
 
 /// How many processes the system has killed because memory ran out.
@@ -178,6 +178,11 @@ mod imp {
         stat_field(stat, 22).filter(|_| !['Z', 'X', 'x'].contains(&state))
     }
 
+    /// Returns whether a signal such as SIGSTOP has stopped a process.
+    pub(in super::super) fn is_stopped(pid: u32) -> bool {
+        stat(pid).and_then(|stat| stat_field(&stat, 3)) == Some('T')
+    }
+
     /// Returns whether a process has a controlling terminal; without one the terminal's number is 0.
     pub(in super::super) fn has_terminal(pid: u32) -> bool {
         let terminal: Option<i64> = stat(pid).and_then(|stat| stat_field(&stat, 7));
@@ -268,6 +273,11 @@ mod imp {
         let started = jiff::civil::DateTime::strptime("%a %b %e %H:%M:%S %Y", started.trim());
         let started = started.ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         u64::try_from(started.timestamp().as_second()).ok()
+    }
+
+    /// Returns whether a signal such as SIGSTOP has stopped a process.
+    pub(in super::super) fn is_stopped(pid: u32) -> bool {
+        ps(pid, "stat=").is_some_and(|stat| stat.trim().starts_with('T'))
     }
 
     /// Returns whether a process has a controlling terminal.

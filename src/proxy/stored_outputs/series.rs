@@ -437,8 +437,10 @@ fn without_end(cell: &JobCell) -> JobCell {
 impl Stored {
     fn make(project: &Project, mut job: Job) -> io::Result<Self> {
         let folder = project.make_kept_job(&mut job)?;
+        // Another command would treat a folder without a lock as that of a killed proxy.
+        let lock = folder.lock().inspect_err(|_| folder.remove())?;
         Ok(Self {
-            lock: folder.lock()?,
+            lock,
             feed: None,
             folder,
             job,
@@ -526,5 +528,19 @@ mod tests {
         assert_eq!(code, ["1", "2"]);
         assert!(recorded.cells.iter().all(|it| it.status.is_none()));
         assert_eq!(recorded.state, JobState::Running);
+    }
+
+    #[test]
+    fn a_folder_without_a_lock_is_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
+        let job = Job {
+            id: "01234567".to_owned(),
+            ..Job::new(&project, "t.ipynb", "t.ipynb".to_owned(), "human (VS Code)")
+        };
+        let folder = project.make_folder("kept/01234567").unwrap();
+        std::fs::create_dir(folder.join("lock")).unwrap();
+        assert!(Stored::make(&project, job).is_err());
+        assert!(project.kept_jobs().is_empty());
     }
 }

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Bridge;
-use crate::route::execution_queue::Running;
+use crate::route::execution_queue::{InterruptTarget, Running};
+use crate::route::request::Request;
 use crate::route::timer::{INTERRUPT_HELD, Timer};
 use crate::route::{Action, ClientId, FrontEnd, Interrupt, Kernel, Note};
 use crate::wire::{Channel, Header, Verified};
@@ -36,11 +37,12 @@ impl Bridge {
             // jupyter_client, and with it jupyter_server, nbclient and papermill, sends an interrupt within a
             // millisecond of the shutdown by which it ends or restarts a kernel.
             "interrupt_request" if self.may_hit_another(id, &header.session) => {
-                self.clients.hold_control(id, message.clone());
+                let target = self.interrupt_target();
+                self.clients.hold_interrupt(id, message.clone(), target);
                 self.timers
                     .start(INTERRUPT_HELD, Timer::Interrupt(id.clone()));
             }
-            _ => self.control_in_order(id, message, header),
+            _ => self.control_in_order(id, message, header, None),
         }
     }
 
@@ -82,10 +84,17 @@ impl Bridge {
         }
     }
 
-    fn control_in_order(&mut self, id: &ClientId, message: &Verified, header: &Header<'_>) {
+    /// Handles a message on control. `target` is what a held interrupt is meant for.
+    fn control_in_order(
+        &mut self,
+        id: &ClientId,
+        message: &Verified,
+        header: &Header<'_>,
+        target: Option<&InterruptTarget>,
+    ) {
         match &*header.msg_type {
             "interrupt_request" if self.kernel().ending().is_none() => {
-                self.stop(id, Some((message, header)));
+                self.stop(id, Some((message, header)), target);
             }
             "kernel_info_request" => self.kernel_info(Channel::Control, id, message, header),
             _ => {
@@ -105,14 +114,15 @@ impl Bridge {
     /// answered but not carried out.
     fn take_interrupt(&mut self, id: &ClientId, is_shutdown: bool) {
         self.timers.stop(&Timer::Interrupt(id.clone()));
-        for message in self.clients.take_interrupt(id) {
+        let (messages, target) = self.clients.take_interrupt(id);
+        for message in messages {
             let Ok(header) = message.header() else {
                 continue;
             };
             if is_shutdown && header.msg_type == "interrupt_request" {
                 self.answer_interrupt(id, &message);
             } else {
-                self.control_in_order(id, &message, &header);
+                self.control_in_order(id, &message, &header, target.as_ref());
             }
         }
     }
@@ -120,9 +130,22 @@ impl Bridge {
     /// Carries out an interrupt by this front end's user: withdraws the front end's own waiting cells; where
     /// there are none, interrupts the kernel, even while another client's cell runs.
     ///
+    /// An interrupt that was held has a `target`: a cell that came later is neither withdrawn nor interrupted.
     /// `request` is `None` for a SIGINT.
-    pub(super) fn stop(&mut self, id: &ClientId, request: Option<(&Verified, &Header<'_>)>) {
-        let withdrawn = self.withdraw();
+    pub(super) fn stop(
+        &mut self,
+        id: &ClientId,
+        request: Option<(&Verified, &Header<'_>)>,
+        target: Option<&InterruptTarget>,
+    ) {
+        let withdrawn = self.withdraw(target);
+        if let Some((message, _)) = request
+            && withdrawn == 0
+            && target.is_some_and(|target| self.has_ended(target))
+        {
+            self.out.log(Note::LateInterrupt(id.clone()));
+            return self.answer_interrupt(id, message);
+        }
         self.out.log(match withdrawn {
             0 => Note::Interrupt(id.clone()),
             count => Note::Withdrawal {
@@ -152,6 +175,30 @@ impl Bridge {
                 if let Some((message, _)) = request {
                     self.answer_interrupt(id, message);
                 }
+            }
+        }
+    }
+
+    /// Returns what an interrupt that arrives now is meant for.
+    fn interrupt_target(&self) -> InterruptTarget {
+        let cells = self.requests.keys(Request::is_open_cell);
+        InterruptTarget {
+            running: self.queue.running().clone(),
+            cells: cells.into_iter().collect(),
+        }
+    }
+
+    /// Returns whether all that a held interrupt is meant for has ended.
+    fn has_ended(&self, target: &InterruptTarget) -> bool {
+        match self.queue.running() {
+            // The kernel may be about to begin the next cell of a "Run All".
+            Running::Nothing => {
+                let is_open = |key| self.requests.get(key).is_some_and(Request::is_open_cell);
+                target.running != Running::Nothing && !target.cells.iter().any(is_open)
+            }
+            Running::Something => matches!(target.running, Running::Cell { .. }),
+            running @ Running::Cell { key, .. } => {
+                *running != target.running && !target.cells.contains(key)
             }
         }
     }

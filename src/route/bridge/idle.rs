@@ -10,8 +10,8 @@ use serde_json::json;
 use super::Bridge;
 use crate::route::dropped;
 use crate::route::execution::ExecutionProgress;
-use crate::route::execution_queue::Running;
-use crate::route::request::{Answer, Key, LATE_IDLE, Request, Role};
+use crate::route::execution_queue::{InterruptTarget, Running};
+use crate::route::request::{Answer, Key, LATE_IDLE, Request};
 use crate::route::timer::{STILL_BUSY, Timer};
 use crate::route::{Action, Ending, Interrupt, Kernel, Phase};
 use crate::wire::{Channel, Header};
@@ -197,13 +197,14 @@ impl Bridge {
     /// there were.
     ///
     /// These are the cells of all its clients: a Jupyter server sends interrupts as another client than the
-    /// window whose cells they are meant for.
-    pub(super) fn withdraw(&mut self) -> usize {
+    /// window whose cells they are meant for. Where there is a `target`, only its cells are withdrawn.
+    pub(super) fn withdraw(&mut self, target: Option<&InterruptTarget>) -> usize {
         let ending = Ending::new(
             "KeyboardInterrupt",
             "stopped while it waited for another's cell: it did not run",
         );
-        let waiting = self.withdrawable();
+        let mut waiting = self.withdrawable();
+        waiting.retain(|key| target.is_none_or(|target| target.cells.contains(key)));
         if waiting.is_empty() {
             return 0;
         }
@@ -230,16 +231,26 @@ impl Bridge {
         waiting.len()
     }
 
+    /// Returns the cells that wait here until another client's cell has ended.
+    pub(super) fn waiting_cells(&self) -> Vec<Key> {
+        let mut keys = self.requests.keys(|request| !request.sent);
+        keys.retain(|key| {
+            let request = self.requests.get(key);
+            request.is_some_and(|request| {
+                self.queue
+                    .must_wait(&request.client, Some(key), &self.requests)
+            })
+        });
+        keys
+    }
+
     /// Returns the cells of this front end that have not begun, where something else runs.
     pub(super) fn withdrawable(&self) -> Vec<Key> {
         if self.kernel().is_live() && !self.queue.runs_from_outside() {
             return Vec::new();
         }
-        self.requests.keys(|request| {
-            request.role == Role::Cell
-                && !(request.busy || request.replied_at.is_some())
-                && request.answer == Answer::FromKernel
-        })
+        self.requests
+            .keys(|request| request.is_open_cell() && !request.busy)
     }
 
     /// Interrupts the kernel by the method of its kernelspec, without a client's request.

@@ -239,6 +239,11 @@ impl Bridge {
         let unsent = unsent.into_iter().chain(unpolled);
         self.put_back(unsent.filter(|(_, channel, _)| *channel != Channel::Stdin));
         self.clients.drop_input(&mut self.out);
+        // A cell that waited for another client's cell was meant for the variables that are gone.
+        for key in self.waiting_cells() {
+            self.take_held(&key);
+            self.fail_one(ending, &key);
+        }
         self.fail(ending, |request| request.sent);
         self.requests.end_late_replies();
     }
@@ -247,7 +252,7 @@ impl Bridge {
     pub fn interrupt(&mut self, now: Now) {
         self.set_now(now);
         let own = self.kernel.client_id().clone();
-        self.stop(&own, None);
+        self.stop(&own, None, None);
     }
 
     /// Sets whether iopub messages were read from the socket that the bridge has not been given yet.

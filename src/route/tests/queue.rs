@@ -278,13 +278,19 @@ fn a_withdrawn_cell_does_not_run_although_its_client_has_disconnected() {
 }
 
 #[test]
-fn a_waiting_cell_runs_after_a_restart() {
+fn a_waiting_cell_does_not_run_on_the_kernel_after_a_restart() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
+    fixture.actions();
     fixture
         .bridge
         .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
-    fixture.actions();
+    let actions = fixture.actions();
+    for expected in ["iopub error", "client shell execute_reply"] {
+        assert!(actions.contains(&expected.to_owned()), "{actions:?}");
+    }
+    // One that was sent since is meant for the next kernel.
+    fixture.send_cell("c", "2");
     fixture.start_kernel(2);
     fixture.connect("c");
     let actions = fixture.actions();
@@ -292,6 +298,8 @@ fn a_waiting_cell_runs_after_a_restart() {
         actions.ends_with(&CELL_SENT.map(str::to_owned)),
         "{actions:?}"
     );
+    let is_cell = |action: &&String| *action == CELL_SENT[1];
+    assert_eq!(actions.iter().filter(is_cell).count(), 1, "{actions:?}");
 }
 
 #[test]

@@ -37,6 +37,68 @@ fn a_servers_interrupt_is_sent_after_100_ms_and_later_control_messages_after_it(
     );
 }
 
+/// The person has pressed Stop while their own cell ran, and it has ended since.
+#[test]
+fn an_interrupt_whose_cell_has_ended_hits_no_other_cell() {
+    let answer = ["iopub busy", "client control interrupt_reply", "iopub idle"];
+    for next in ["agent", "c", "nothing"] {
+        let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+        fixture.send_cell("c", "1");
+        fixture.publish_status("c", "1", "busy");
+        fixture.interrupt("c", "i");
+        fixture.reply("c", "1", "execute_request");
+        fixture.publish_status("c", "1", "idle");
+        match next {
+            "agent" => fixture.publish_status("agent", "a", "busy"),
+            "c" => {
+                fixture.send_cell("c", "2");
+                fixture.publish_status("c", "2", "busy");
+            }
+            _ => {}
+        }
+        fixture.actions();
+        fixture.advance(100 * MS);
+        assert_eq!(fixture.actions(), answer, "{next}");
+    }
+}
+
+#[test]
+fn an_interrupt_stops_the_cells_that_were_sent_before_it() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.send_cell("c", "1");
+    fixture.send_cell("c", "2");
+    fixture.publish_status("c", "1", "busy");
+    fixture.interrupt("c", "i");
+    fixture.reply("c", "1", "execute_request");
+    fixture.publish_status("c", "1", "idle");
+    let between = [false, true];
+    for has_begun in between {
+        if has_begun {
+            fixture.interrupt("c", "j");
+            fixture.publish_status("c", "2", "busy");
+        }
+        fixture.actions();
+        fixture.advance(100 * MS);
+        assert_eq!(
+            fixture.actions(),
+            ["stop 0", "kernel c control interrupt_request"],
+            "the second cell has begun: {has_begun}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_withdraws_no_cell_that_was_sent_after_it() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.publish_status("agent", "a", "busy");
+    fixture.interrupt("c", "i");
+    fixture.send_cell("c", "1");
+    fixture.actions();
+    fixture.advance(100 * MS);
+    let expected = ["stop 0", "kernel c control interrupt_request"];
+    assert_eq!(fixture.actions(), expected);
+}
+
 /// `jupyter_client` interrupts a kernel that it found dead, and the message waits for the next proxy: it must not
 /// end whatever runs there.
 #[test]

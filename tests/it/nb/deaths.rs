@@ -2,7 +2,7 @@
 //! starts.
 
 use super::exec::{cell, notebook};
-use super::{Output, kill, nb, open, pid, until};
+use super::{Output, kill, nb, open, pid, stat, until};
 use crate::world::World;
 
 fn recorded_end(world: &World) -> serde_json::Value {
@@ -165,4 +165,29 @@ fn without_its_supervisor_a_kernel_lives_on_and_its_end_is_found_later() {
     nb(&world, ["restart"]).ended(0);
     nb(&world, ["shutdown"]).ended(0);
     assert_eq!(world.processes(), []);
+}
+
+#[test]
+fn a_kernel_whose_process_is_stopped_is_called_so_with_the_command_that_continues_it() {
+    let world = World::new();
+    let pid = pid(&open(&world, "t.ipynb"));
+    let signal = |signal| {
+        let pid = i32::try_from(pid).ok();
+        let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("signal it");
+    };
+    signal(rustix::process::Signal::STOP);
+    until("it is stopped", || {
+        (stat(pid, 0) == Some('T')).then_some(())
+    });
+    let says = |words: &[&str], code| {
+        let output = nb(&world, words).ended(code);
+        output.with(&format!("process {pid} is stopped (kill -CONT {pid} "));
+    };
+    says(&["status"], 0);
+    says(&["run", "1 + 1"], 6);
+    says(&["open", "t.ipynb"], 6);
+    says(&["interrupt"], 6);
+    signal(rustix::process::Signal::CONT);
+    nb(&world, ["run", "1 + 1"]).ended(0).with("2");
 }

@@ -170,6 +170,40 @@ fn what_a_proxy_that_was_killed_has_kept_is_found_by_the_next_command() {
     assert!(text.ends_with("end\n"), "{text}");
 }
 
+#[test]
+fn cells_of_a_proxy_that_was_killed_before_it_stored_anything_are_recorded() {
+    let code = format!("import time\nprint('first', flush=True)\n{GATE}\nprint('end')");
+    let world = desk(&[&code]);
+    goes(&world, "early", 11, &[&code]);
+    nb(&world, ["cells", "t.ipynb"])
+        .ended(0)
+        .with("the nb-proxy of")
+        .with("was killed");
+    let id = job(&world);
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id, "--timeout", "60"]).ended(0);
+    let text = text(&world, 0);
+    assert!(text.contains("may be missing here"), "{text}");
+    assert!(text.ends_with("end\n"), "{text}");
+    // The next command finds nothing more.
+    nb(&world, ["cells", "t.ipynb"]).ended(0);
+    let jobs = std::fs::read_dir(world.project().join(".nb/jobs")).expect("the jobs");
+    assert_eq!(jobs.count(), 1);
+}
+
+#[test]
+fn a_question_to_a_proxy_that_was_killed_is_answered_from_a_command() {
+    let world = desk(&["name = input('name? ')"]);
+    goes(&world, "asks-killed", 12, &["name = input('name? ')"]);
+    nb(&world, ["wait", "--timeout", "60"])
+        .ended(7)
+        .with("name? ");
+    nb(&world, ["reply", "Ada", "--timeout", "60"]).ended(0);
+    nb(&world, ["run", "-n", "t.ipynb", "name"])
+        .ended(0)
+        .with("'Ada'");
+}
+
 const ASKS: &str = "print('before', flush=True)\nname = input('name? ')\nprint('hi', name)";
 
 #[test]
