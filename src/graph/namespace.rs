@@ -71,6 +71,8 @@ pub(super) struct Trace {
     pub(super) inputs: BTreeMap<Name, Version>,
     /// The names that it gave a value, or whose object it may have changed.
     pub(super) writes: BTreeMap<Name, WriteKind>,
+    /// Of the names in `writes`, those that it may have left as they were.
+    weak: BTreeSet<Name>,
     /// The names that it used, also those that it bound itself.
     pub(super) uses: HashSet<Name>,
     /// The names that had no value, with the lines.
@@ -94,6 +96,13 @@ pub(super) enum WriteKind {
     Bound,
     /// It was deleted.
     Deleted,
+}
+
+impl Trace {
+    /// Says whether the run gave a name its value, or changed its object, whatever else happened.
+    pub(super) fn certainly_writes(&self, name: &Name) -> bool {
+        self.writes.contains_key(name) && !self.weak.contains(name)
+    }
 }
 
 /// A run before, of the same cell with the same text.
@@ -270,6 +279,7 @@ impl Runner<'_> {
         self.names.is_any_doubtful |= anything.any(|(_, it)| matches!(it, Unknown::AnyName(_)));
         trace.unknown.sort_by_key(|(line, _)| *line);
         trace.unknown.dedup();
+        self.trace.weak = self.weak;
         self.trace
     }
 

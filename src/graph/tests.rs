@@ -512,6 +512,72 @@ fn an_item_may_be_an_object_that_has_a_name() {
     }
 }
 
+/// Runs all cells, gives one another text, and runs what is planned: returns the graph then.
+fn after_edit(cells: &[&str], edited: usize, text: &str) -> Graph {
+    let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();
+    let run = |(id, code): &(&str, &str)| PastRun {
+        cell: Some((*id).to_owned()),
+        code: Some((*code).to_owned()),
+        end: End::Whole,
+    };
+    let ids = ids.iter().map(String::as_str);
+    let mut cells: Vec<_> = ids.zip(cells.iter().copied()).collect();
+    let mut runs: Vec<_> = cells.iter().map(run).collect();
+    cells[edited].1 = text;
+    let graph = Graph::of(&cells, &runs, &mut EffectsCache::default());
+    let plan = graph.plan_stale();
+    runs.extend(plan.cells.iter().map(|it| run(&cells[it.cell])));
+    Graph::of(&cells, &runs, &mut EffectsCache::default())
+}
+
+#[test]
+fn a_value_that_an_earlier_run_may_have_left_is_uncertain_and_not_stale() {
+    for perhaps in [
+        "for i in c:\n    v = i",
+        "if c:\n    v = 1",
+        "while c:\n    v = 1",
+        "try:\n    v = int(c)\nexcept ValueError:\n    pass",
+        "[(v := i) for i in c]",
+    ] {
+        let graph = after_edit(&["c = '1'", perhaps, "w = v", "x = w"], 0, "c = '2'");
+        let stale: Vec<_> = graph.cells().iter().map(|cell| &cell.stale).collect();
+        assert!(stale.iter().all(|it| it.is_none()), "{perhaps}: {stale:?}");
+        let plan = graph.plan_stale();
+        assert_eq!(plan.cells, [], "{perhaps}");
+        let names = words(plan.doubtful.keys());
+        assert!(
+            ["v", "w", "x"].iter().all(|it| names.contains(it)),
+            "{perhaps}: {names}"
+        );
+    }
+    let texts = [
+        "from math import *",
+        "c = 1",
+        "print(pi, c)",
+        "%run other.py",
+    ];
+    let graph = after_edit(&texts, 1, "c = 2");
+    assert!(graph.cells().iter().all(|cell| cell.stale.is_none()));
+    // A cell above certainly writes it: running both makes it certain.
+    let texts = ["c = 1", "v = 0", "if c:\n    v = 1", "w = v"];
+    let plan = after_edit(&texts, 0, "c = 0").plan_stale();
+    assert_eq!(
+        (plan.cells, words(plan.doubtful.keys())),
+        (Vec::new(), String::new())
+    );
+    // The earlier value is another cell's, which ran since.
+    let texts = ["v = 0", "if c:\n    v = 1", "w = v"];
+    let cells: Vec<_> = ["a", "b", "c"].into_iter().zip(texts).collect();
+    let run = |at: usize| PastRun {
+        cell: Some(cells[at].0.to_owned()),
+        code: Some(cells[at].1.to_owned()),
+        end: End::Whole,
+    };
+    let runs = [run(0), run(1), run(0), run(2)];
+    let graph = Graph::of(&cells, &runs, &mut EffectsCache::default());
+    assert!(graph.cells()[2].stale.is_some());
+}
+
 #[test]
 fn an_iterator_is_as_doubtful_as_the_names_that_it_reads() {
     let names = doubtful(&[
