@@ -295,6 +295,11 @@ fn a_cell_depends_on_the_last_writer_above_it() {
         ),
         (&["x = 1", "del x", "x"], " | 0 | "),
         (
+            &["x = 1", "%%bash -s \"$x\" --out o\necho $1", "o"],
+            " | 0 | 1",
+        ),
+        (&["x = 1", "%%writefile {x}.txt\ny", "x"], " | 0 | 0"),
+        (
             &["def g(): return x", "def f(): return g()", "x = 1", "f()"],
             " |  |  | 0,1,2",
         ),
