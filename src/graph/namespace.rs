@@ -651,6 +651,9 @@ impl Runner<'_> {
                 match library(&full_name(bound_state.imported.as_ref(), &call.path)) {
                     Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
                     Library::Iterator => state.kind = ObjectKind::Iterator,
+                    Library::Copies => shares
+                        .iter_mut()
+                        .for_each(|(_, share)| *share = Share::Elements),
                     Library::Keeps => {}
                 }
             }
@@ -671,7 +674,13 @@ impl Runner<'_> {
                 }
             }
             (Some(bound_state), Some(method)) => {
-                if is_new(method, &bound_state.functions) {
+                let is_container = bound_state.kind == ObjectKind::Container;
+                if is_container && method == "copy" && call.path.len() == 1 {
+                    state.kind = ObjectKind::Container;
+                    shares
+                        .iter_mut()
+                        .for_each(|(_, share)| *share = Share::Elements);
+                } else if is_new(method, &bound_state.functions) {
                     shares.clear();
                 }
             }

@@ -517,6 +517,24 @@ fn an_item_may_be_an_object_that_has_a_name() {
     }
 }
 
+#[test]
+fn a_shallow_copy_has_the_same_items() {
+    for copy in ["a.copy()", "copy.copy(a)", "list(a)"] {
+        let text = format!("b = {copy}");
+        let names = doubtful(&["import copy", "a = [[1]]", &text, "b[0].append(1)"]);
+        assert!(names.contains('a'), "{copy}: {names}");
+        assert_eq!(
+            doubtful(&["import copy", "a = [[1]]", &text, "b.append(1)"]),
+            "",
+            "{copy}"
+        );
+    }
+    let names = doubtful(&["a = {'k': [1]}", "b = a.copy()", "b['k'].append(1)"]);
+    assert!(names.contains('a'), "{names}");
+    let copies = ["df = f()", "b = df.copy()", "b.loc[0, 'x'] = 1"];
+    assert_eq!(doubtful(&copies), "", "pandas copies all");
+}
+
 /// Runs all cells, gives one another text, and runs what is planned: returns the graph then.
 fn after_edit(cells: &[&str], edited: usize, text: &str) -> Graph {
     let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();

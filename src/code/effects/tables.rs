@@ -99,6 +99,8 @@ pub enum Library {
     ChangesFirst,
     /// It returns an iterator.
     Iterator,
+    /// It returns a new object with the same elements.
+    Copies,
     /// It may return its argument, or an object that holds it.
     Keeps,
     /// It returns a new object.
@@ -131,6 +133,9 @@ pub fn library(name: &str) -> Library {
     let begins = |start: &&str| name.starts_with(*start) && !is_wait;
     if OUTSIDE.iter().any(begins) || last.starts_with("read_") {
         return Library::Outside;
+    }
+    if name == "copy.copy" {
+        return Library::Copies;
     }
     if name.starts_with("itertools.") {
         return Library::Iterator;
