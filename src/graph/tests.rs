@@ -602,6 +602,33 @@ fn a_value_that_an_earlier_run_may_have_left_is_uncertain_and_not_stale() {
 }
 
 #[test]
+fn a_query_reads_the_names_in_its_text() {
+    for (text, wanted) in [
+        ("df.query('a > @limit and b')", "0,2"),
+        ("df.query(f'{col} > @limit')", "0,2,3"),
+        ("df[df.x].query(expr='@limit < a')", "0,2"),
+        ("df.eval('c = a * @limit')", "0,2"),
+        ("pd.eval('limit + 1')", "0"),
+        ("df.query('limit > 1')", "2"),
+        ("[df.query('a > @limit') for limit in [1]]", "2"),
+    ] {
+        let cells = [
+            "limit = 1",
+            "import pandas as pd",
+            "df = f()",
+            "col = 'a'",
+            text,
+        ];
+        let graph = graph(&cells);
+        let needs: Vec<_> = graph.needs(4).iter().map(usize::to_string).collect();
+        assert_eq!(needs.join(","), wanted, "{text}");
+        assert_eq!(graph.cells()[4].unknown, [], "{text}");
+    }
+    let unknown = &graph(&["text = 'a > @k'", "df = f()", "df.query(text)"]);
+    assert_eq!(unknown.cells()[2].unknown.len(), 1);
+}
+
+#[test]
 fn an_iterator_is_as_doubtful_as_the_names_that_it_reads() {
     let names = doubtful(&[
         "n = 1",

@@ -1110,6 +1110,9 @@ impl<'a> Reader<'a> {
                 is_true: matches!(&keyword.value, Expr::BooleanLiteral(it) if it.value),
             });
         }
+        if let Some(method @ ("eval" | "query")) = call.path.last().map(Name::as_str) {
+            self.query(it, method, call.path.len() == 1);
+        }
         let mut value = Value::default();
         for argument in &call.arguments {
             add_perhaps(&mut value, argument.value.clone());
@@ -1122,6 +1125,46 @@ impl<'a> Reader<'a> {
         self.push(it, Effect::Call(call.clone()));
         value.result_of = Some(call);
         value
+    }
+
+    /// Reads the text of a pandas query: `@name` in it is a variable, and each name may be one in that of `pd.eval`.
+    fn query(&mut self, it: &ExprCall, method: &str, is_of_name: bool) {
+        let Some(text) = it.arguments.find_argument_value("expr", 0) else {
+            return;
+        };
+        let texts: Vec<&str> = match text {
+            Expr::StringLiteral(text) => vec![text.value.to_str()],
+            Expr::FString(text) => {
+                let parts = text.value.iter().flat_map(|part| match part {
+                    FStringPart::Literal(part) => vec![&*part.value],
+                    FStringPart::FString(part) => {
+                        let literals = part.elements.literals();
+                        literals.map(|part| &*part.value).collect()
+                    }
+                });
+                parts.collect()
+            }
+            _ => {
+                let what = format!("{method}() of a text that the cell does not show");
+                return self.unknown(it, Unknown::Outside(what));
+            }
+        };
+        for text in texts {
+            for (start, name) in words(text) {
+                let is_variable = text[..start].ends_with('@');
+                let name = Name::new(name);
+                if (is_variable || (method == "eval" && is_of_name))
+                    && let NameScope::Global = self.scope_of(&name)
+                {
+                    // It may be a column.
+                    let effect = Effect::Read {
+                        variable: VariableRef::Global(name),
+                        need: ValueOrigin::Perhaps,
+                    };
+                    self.push(it, effect);
+                }
+            }
+        }
     }
 
     /// Reads what is called, `a.b.c` or another expression, without reading the name itself: the call does.
@@ -1153,6 +1196,14 @@ impl<'a> Reader<'a> {
         }
         call.is_deep |= call.receiver.is_part;
     }
+}
+
+/// Returns the words of a text that may be names, with their places.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |letter: char| letter == '_' || letter.is_alphanumeric();
+    let words = text.split(move |letter| !is_part(letter));
+    let words = words.map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word));
+    words.filter(|(_, word)| word.starts_with(|first: char| first == '_' || first.is_alphabetic()))
 }
 
 fn add_perhaps(value: &mut Value, part: Value) {
