@@ -7,8 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::code::effects::tables::{
-    Builtin, Library, ReadingMethod, builtin, changes_module, is_builtin, is_output, library,
-    reading_method, takes_in,
+    Builtin, Library, ReadingMethod, builtin, changes_module, is_builtin, is_output,
+    is_reading_special_method, library, reading_method, takes_in,
 };
 use crate::code::effects::{
     Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name,
@@ -62,6 +62,7 @@ enum ObjectKind {
     Scalar,
     Container,
     Iterator,
+    Class,
 }
 
 /// The effects of one run.
@@ -71,6 +72,8 @@ pub(super) struct Trace {
     pub(super) inputs: BTreeMap<Name, Version>,
     /// The names that it gave a value, or whose object it may have changed.
     pub(super) writes: BTreeMap<Name, WriteKind>,
+    /// Of the names in `writes`, those that it may have left as they were.
+    weak: BTreeSet<Name>,
     /// The names that it used, also those that it bound itself.
     pub(super) uses: HashSet<Name>,
     /// The names that had no value, with the lines.
@@ -94,6 +97,13 @@ pub(super) enum WriteKind {
     Bound,
     /// It was deleted.
     Deleted,
+}
+
+impl Trace {
+    /// Says whether the run gave a name its value, or changed its object, whatever else happened.
+    pub(super) fn certainly_writes(&self, name: &Name) -> bool {
+        self.writes.contains_key(name) && !self.weak.contains(name)
+    }
 }
 
 /// A run before, of the same cell with the same text.
@@ -179,15 +189,7 @@ impl Namespace {
         let state = self.names.get(name);
         let state = state.filter(|state| state.kind == ObjectKind::Iterator);
         let functions = state.into_iter().flat_map(|state| &state.functions);
-        let steps = functions.flat_map(|(function, _)| &function.steps);
-        steps.filter_map(|step| match &step.effect {
-            Effect::Read {
-                variable: VariableRef::Global(name),
-                ..
-            } => Some(name),
-            Effect::Call(call) => call.root.as_ref(),
-            _ => None,
-        })
+        functions.flat_map(|(function, _)| names_in(function))
     }
 
     /// Says whether code ran that may have written any name.
@@ -270,15 +272,20 @@ impl Runner<'_> {
         self.names.is_any_doubtful |= anything.any(|(_, it)| matches!(it, Unknown::AnyName(_)));
         trace.unknown.sort_by_key(|(line, _)| *line);
         trace.unknown.dedup();
+        self.trace.weak = self.weak;
         self.trace
     }
 
     fn follow(&mut self, effect: &Effect, call_arguments: Option<&CallArguments>, certain: bool) {
         match effect {
-            Effect::Read { variable, need } => {
+            Effect::Read {
+                variable,
+                need,
+                member,
+            } => {
                 for (name, _) in objects_of(variable, call_arguments) {
                     self.read(&name, *need);
-                    self.read_held_functions(&name);
+                    self.read_held_functions(&name, member.as_ref());
                 }
             }
             Effect::Bind {
@@ -365,17 +372,40 @@ impl Runner<'_> {
         }
     }
 
-    /// Follows what the functions read that an object holds: it may call them.
-    fn read_held_functions(&mut self, name: &Name) {
-        let state = self.names.names.get(name);
-        let functions = state
-            .map(|state| state.functions.clone())
-            .unwrap_or_default();
-        for (function, direct) in functions {
+    /// Follows what the functions read that an object holds, since it may call them, and what those change that
+    /// reading the object, or this member of it, calls.
+    fn read_held_functions(&mut self, name: &Name, member: Option<&Name>) {
+        let Some(state) = self.names.names.get(name) else {
+            return;
+        };
+        let is_class = state.kind == ObjectKind::Class;
+        for (function, direct) in state.functions.clone() {
             if direct == FunctionLink::Holds {
                 self.follow_reads(&function);
+                if !is_class && is_called_by_reading(&function, member) {
+                    self.follow_changes(&function, name);
+                }
             }
         }
+    }
+
+    /// Follows what a method of this object changes, if it is called.
+    fn follow_changes(&mut self, method: &Arc<Function>, object: &Name) {
+        let arguments = self.arguments(method, &[], &[(object.clone(), Share::Same)], None);
+        if !self.enter(method) {
+            return;
+        }
+        for step in &method.steps {
+            match &step.effect {
+                Effect::Read { .. } | Effect::Unknown(_) => {}
+                Effect::Call(call)
+                    if call.root.as_ref().is_some_and(|root| {
+                        !self.names.names.contains_key(root) && !is_builtin(root)
+                    }) => {}
+                effect => self.follow(effect, Some(&arguments), false),
+            }
+        }
+        self.calls.pop();
     }
 
     fn follow_reads(&mut self, function: &Arc<Function>) {
@@ -525,6 +555,7 @@ impl Runner<'_> {
             ValueKind::Scalar => ObjectKind::Scalar,
             ValueKind::Container => ObjectKind::Container,
             ValueKind::Iterator => ObjectKind::Iterator,
+            ValueKind::Class => ObjectKind::Class,
             ValueKind::ScalarIf(variables) => {
                 let mut names = variables
                     .iter()
@@ -641,6 +672,9 @@ impl Runner<'_> {
                 match library(&full_name(bound_state.imported.as_ref(), &call.path)) {
                     Library::New | Library::ChangesFirst | Library::Outside => shares.clear(),
                     Library::Iterator => state.kind = ObjectKind::Iterator,
+                    Library::Copies => shares
+                        .iter_mut()
+                        .for_each(|(_, share)| *share = Share::Elements),
                     Library::Keeps => {}
                 }
             }
@@ -661,7 +695,13 @@ impl Runner<'_> {
                 }
             }
             (Some(bound_state), Some(method)) => {
-                if is_new(method, &bound_state.functions) {
+                let is_container = bound_state.kind == ObjectKind::Container;
+                if is_container && method == "copy" && call.path.len() == 1 {
+                    state.kind = ObjectKind::Container;
+                    shares
+                        .iter_mut()
+                        .for_each(|(_, share)| *share = Share::Elements);
+                } else if is_new(method, &bound_state.functions) {
                     shares.clear();
                 }
             }
@@ -1008,10 +1048,23 @@ impl Runner<'_> {
             let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
             self.apply(function, &arguments, false);
             has_state |= function.keeps_state || function.name == "__call__";
+            if function.is_cached && self.is_older_than_it_reads(name, function) {
+                self.unknown(Unknown::Outside(format!("{name}, which keeps results,")));
+            }
         }
         if has_state {
             self.change(name, false);
         }
+    }
+
+    /// Says whether a name that a function reads was written after the function.
+    fn is_older_than_it_reads(&self, name: &Name, function: &Function) -> bool {
+        let written = |name: &Name| {
+            let version = self.names.version(name)?;
+            version.iter().copied().filter(|run| !is_module(*run)).max()
+        };
+        let own = written(name);
+        names_in(function).any(|read| read != name && written(read) > own)
     }
 
     fn call_name(
@@ -1274,6 +1327,18 @@ fn objects_of(
     }
 }
 
+/// Returns the kernel's names that a function's own text reads.
+fn names_in(function: &Function) -> impl Iterator<Item = &Name> {
+    function.steps.iter().filter_map(|step| match &step.effect {
+        Effect::Read {
+            variable: VariableRef::Global(name),
+            ..
+        } => Some(name),
+        Effect::Call(call) => call.root.as_ref(),
+        _ => None,
+    })
+}
+
 fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
     let mut name = imported
         .map(|name| name.as_str().to_owned())
@@ -1283,6 +1348,19 @@ fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
         name.push_str(part);
     }
     name
+}
+
+/// Says whether Python calls a method when an object is read, or this member of it: a property, or a special method
+/// like `__len__`. Those that make or change an object are called by other code.
+fn is_called_by_reading(method: &Function, member: Option<&Name>) -> bool {
+    let name = method.name.as_str();
+    match member {
+        Some(member) if method.name == *member => {
+            method.method == MethodKind::Property || name.starts_with("__")
+        }
+        Some(member) => name.starts_with("__getattr") && !member.starts_with("__"),
+        None => method.method == MethodKind::Property || is_reading_special_method(name),
+    }
 }
 
 /// Says whether a method returns a new object. A method of the notebook's own may return anything.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::namespace::{EarlierRun, Trace, WriteKind};
+use super::namespace::{EarlierRun, Trace, Version, WriteKind};
 use super::stale::{KernelRuns, LastRun, Stale};
 use super::{Graph, Name, places};
 
@@ -176,8 +176,8 @@ impl Graph {
             let trace = kernel.names.run(run, effects, before.as_ref());
             for (name, expected) in &notebook_trace.inputs {
                 let read = trace.inputs.get(name);
-                if !expected.is_empty() && !read.is_some_and(|read| kernel.is_made(read, expected))
-                {
+                let may_be_made = |read| kernel.may_be_made(read, name, expected, &self.traces);
+                if !expected.is_empty() && !read.is_some_and(may_be_made) {
                     add(name, places(expected));
                 }
             }
@@ -196,10 +196,10 @@ impl Graph {
         if is_all {
             let read = self.read_names();
             for (name, expected) in self.last.versions() {
-                let is_made = |made| kernel.is_made(made, expected);
+                let may_be_made = |made| kernel.may_be_made(made, name, expected, &self.traces);
                 if read.contains(name)
                     && !expected.is_empty()
-                    && !kernel.names.version(name).is_some_and(is_made)
+                    && !kernel.names.version(name).is_some_and(may_be_made)
                 {
                     add(name, places(expected));
                 }
@@ -217,6 +217,28 @@ impl Graph {
             .iter()
             .flat_map(|trace| trace.inputs.keys())
             .collect()
+    }
+
+    /// Returns the cells that have read a value that an earlier run may have left, and those that read what they wrote.
+    fn made_from_left(&self, kernel: &KernelRuns) -> BTreeSet<usize> {
+        let mut all = BTreeSet::new();
+        for (cell, trace) in self.traces.iter().enumerate() {
+            let Some(last) = kernel.last.get(&cell) else {
+                continue;
+            };
+            let is_left = trace.inputs.iter().any(|(name, expected)| {
+                let is_left = |read: &Version| {
+                    !kernel.is_made(read, expected)
+                        && kernel.may_be_made(read, name, expected, &self.traces)
+                };
+                last.inputs.get(name).is_some_and(is_left)
+                    || places(expected).iter().any(|cell| all.contains(cell))
+            });
+            if is_left {
+                all.insert(cell);
+            }
+        }
+        all
     }
 
     fn planned(&self, why: BTreeMap<usize, RunReason>, kernel: &KernelRuns) -> Plan {
@@ -241,6 +263,12 @@ impl Graph {
                     false => Doubt::Unread,
                 };
                 doubtful.insert(name.clone(), doubt);
+            }
+        }
+        let from_left = self.made_from_left(kernel);
+        for (name, expected) in self.last.versions() {
+            if places(expected).iter().any(|cell| from_left.contains(cell)) {
+                doubtful.entry(name.clone()).or_insert(Doubt::Earlier);
             }
         }
         let later: Vec<_> = self

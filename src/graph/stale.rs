@@ -168,7 +168,7 @@ impl KernelRuns {
     pub(super) fn stale(&self, sources: &[Arc<str>], traces: &[Trace]) -> Vec<Option<Stale>> {
         let mut all: Vec<Option<Stale>> = Vec::with_capacity(traces.len());
         for (at, (source, trace)) in sources.iter().zip(traces).enumerate() {
-            all.push(self.why(at, source, trace, &all));
+            all.push(self.why(at, source, trace, traces, &all));
         }
         all
     }
@@ -178,6 +178,7 @@ impl KernelRuns {
         at: usize,
         source: &str,
         trace: &Trace,
+        traces: &[Trace],
         above: &[Option<Stale>],
     ) -> Option<Stale> {
         let Some(last) = self.last.get(&at) else {
@@ -201,7 +202,10 @@ impl KernelRuns {
                     because,
                 });
             }
-            if expected.is_empty() || self.has_read(last, name, expected) {
+            let read = last.inputs.get(name);
+            if expected.is_empty()
+                || read.is_some_and(|read| self.may_be_made(read, name, expected, traces))
+            {
                 continue;
             }
             let Some(cell) = writers.last().copied() else {
@@ -221,14 +225,37 @@ impl KernelRuns {
         None
     }
 
-    /// Says whether a run has read of a name what the cells above last wrote.
-    pub(super) fn has_read(&self, last: &LastRun, name: &Name, expected: &Version) -> bool {
-        let read = last.inputs.get(name);
-        read.is_some_and(|read| self.is_made(read, expected))
-    }
-
     /// Says whether a value was made by the last runs of these cells.
     pub(super) fn is_made(&self, version: &Version, expected: &Version) -> bool {
+        let made = self.last_runs(expected);
+        made.is_some_and(|made| *version.as_ref() == *made)
+    }
+
+    /// Says whether running these cells again would give a name nothing that is more certain: they made its value, or
+    /// they only perhaps write it, and left in it what runs before theirs gave.
+    pub(super) fn may_be_made(
+        &self,
+        version: &Version,
+        name: &Name,
+        expected: &Version,
+        traces: &[Trace],
+    ) -> bool {
+        let Some(made) = self.last_runs(expected) else {
+            return false;
+        };
+        if *version.as_ref() == *made {
+            return true;
+        }
+        let places = super::places(expected);
+        let first = places.first().and_then(|place| traces.get(*place));
+        let is_earlier = |run: &Run| is_module(*run) || made.first().is_some_and(|it| run < it);
+        first.is_some_and(|trace| !trace.certainly_writes(name))
+            && made.iter().all(|run| version.contains(run))
+            && version.iter().all(|it| made.contains(it) || is_earlier(it))
+    }
+
+    /// Returns the last runs of the cells that give a value.
+    fn last_runs(&self, expected: &Version) -> Option<Vec<Run>> {
         let expected = expected.iter().map(|run| match is_module(*run) {
             true => Some(*run),
             false => {
@@ -236,11 +263,9 @@ impl KernelRuns {
                 self.last.get(&place).map(|last| last.run)
             }
         });
-        let expected: Option<Vec<Run>> = expected.collect();
-        expected.is_some_and(|mut expected| {
-            expected.sort_unstable();
-            *version.as_ref() == *expected
-        })
+        let mut expected = expected.collect::<Option<Vec<Run>>>()?;
+        expected.sort_unstable();
+        Some(expected)
     }
 }
 

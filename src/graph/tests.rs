@@ -295,6 +295,11 @@ fn a_cell_depends_on_the_last_writer_above_it() {
         ),
         (&["x = 1", "del x", "x"], " | 0 | "),
         (
+            &["x = 1", "%%bash -s \"$x\" --out o\necho $1", "o"],
+            " | 0 | 1",
+        ),
+        (&["x = 1", "%%writefile {x}.txt\ny", "x"], " | 0 | 0"),
+        (
             &["def g(): return x", "def f(): return g()", "x = 1", "f()"],
             " |  |  | 0,1,2",
         ),
@@ -510,6 +515,194 @@ fn an_item_may_be_an_object_that_has_a_name() {
         let names = doubtful(&["from a import f", "x = [3]", &text, "x.append(1)"]);
         assert!(names.contains('m'), "{list}: {names}");
     }
+}
+
+#[test]
+fn a_shallow_copy_has_the_same_items() {
+    for copy in ["a.copy()", "copy.copy(a)", "list(a)"] {
+        let text = format!("b = {copy}");
+        let names = doubtful(&["import copy", "a = [[1]]", &text, "b[0].append(1)"]);
+        assert!(names.contains('a'), "{copy}: {names}");
+        assert_eq!(
+            doubtful(&["import copy", "a = [[1]]", &text, "b.append(1)"]),
+            "",
+            "{copy}"
+        );
+    }
+    let names = doubtful(&["a = {'k': [1]}", "b = a.copy()", "b['k'].append(1)"]);
+    assert!(names.contains('a'), "{names}");
+    let copies = ["df = f()", "b = df.copy()", "b.loc[0, 'x'] = 1"];
+    assert_eq!(doubtful(&copies), "", "pandas copies all");
+}
+
+/// Runs all cells, gives one another text, and runs what is planned: returns the graph then.
+fn after_edit(cells: &[&str], edited: usize, text: &str) -> Graph {
+    let ids: Vec<String> = (0..cells.len()).map(|at| at.to_string()).collect();
+    let run = |(id, code): &(&str, &str)| PastRun {
+        cell: Some((*id).to_owned()),
+        code: Some((*code).to_owned()),
+        end: End::Whole,
+    };
+    let ids = ids.iter().map(String::as_str);
+    let mut cells: Vec<_> = ids.zip(cells.iter().copied()).collect();
+    let mut runs: Vec<_> = cells.iter().map(run).collect();
+    cells[edited].1 = text;
+    let graph = Graph::of(&cells, &runs, &mut EffectsCache::default());
+    let plan = graph.plan_stale();
+    runs.extend(plan.cells.iter().map(|it| run(&cells[it.cell])));
+    Graph::of(&cells, &runs, &mut EffectsCache::default())
+}
+
+#[test]
+fn a_value_that_an_earlier_run_may_have_left_is_uncertain_and_not_stale() {
+    for perhaps in [
+        "for i in c:\n    v = i",
+        "if c:\n    v = 1",
+        "while c:\n    v = 1",
+        "try:\n    v = int(c)\nexcept ValueError:\n    pass",
+        "[(v := i) for i in c]",
+    ] {
+        let graph = after_edit(&["c = '1'", perhaps, "w = v", "x = w"], 0, "c = '2'");
+        let stale: Vec<_> = graph.cells().iter().map(|cell| &cell.stale).collect();
+        assert!(stale.iter().all(|it| it.is_none()), "{perhaps}: {stale:?}");
+        let plan = graph.plan_stale();
+        assert_eq!(plan.cells, [], "{perhaps}");
+        let names = words(plan.doubtful.keys());
+        assert!(
+            ["v", "w", "x"].iter().all(|it| names.contains(it)),
+            "{perhaps}: {names}"
+        );
+    }
+    let texts = [
+        "from math import *",
+        "c = 1",
+        "print(pi, c)",
+        "%run other.py",
+    ];
+    let graph = after_edit(&texts, 1, "c = 2");
+    assert!(graph.cells().iter().all(|cell| cell.stale.is_none()));
+    // A cell above certainly writes it: running both makes it certain.
+    let texts = ["c = 1", "v = 0", "if c:\n    v = 1", "w = v"];
+    let plan = after_edit(&texts, 0, "c = 0").plan_stale();
+    assert_eq!(
+        (plan.cells, words(plan.doubtful.keys())),
+        (Vec::new(), String::new())
+    );
+    // The earlier value is another cell's, which ran since.
+    let texts = ["v = 0", "if c:\n    v = 1", "w = v"];
+    let cells: Vec<_> = ["a", "b", "c"].into_iter().zip(texts).collect();
+    let run = |at: usize| PastRun {
+        cell: Some(cells[at].0.to_owned()),
+        code: Some(cells[at].1.to_owned()),
+        end: End::Whole,
+    };
+    let runs = [run(0), run(1), run(0), run(2)];
+    let graph = Graph::of(&cells, &runs, &mut EffectsCache::default());
+    assert!(graph.cells()[2].stale.is_some());
+}
+
+#[test]
+fn a_decorator_is_called() {
+    let register = "def on(it):\n    known[it.__name__] = it\n    return it";
+    for decorated in ["@on\ndef it(): return 1", "@on\nclass it: pass"] {
+        let cells = ["known = {}", register, decorated, "v = known['it']()"];
+        assert_eq!(needs(&cells), " |  | 0,1 | 2", "{decorated}");
+    }
+    let keeps = "def on(f):\n    v = k\n    return lambda: v";
+    let cells = [keeps, "k = 1", "@on\ndef g(): pass", "n = g()"];
+    assert!(
+        needs(&cells).starts_with(" |  | 0,1 | "),
+        "{}",
+        needs(&cells)
+    );
+    // It may call its function.
+    let cells = ["from lib import on", "k = 1", "@on(2)\ndef g(): return k"];
+    assert_eq!(needs(&cells), " |  | 1");
+    // These do not.
+    for decorator in ["dataclass", "dataclass(frozen=True)"] {
+        let class = format!("@{decorator}\nclass A:\n    @property\n    def v(self): return k");
+        let cells = ["from dataclasses import dataclass", "k = 1", &class];
+        assert_eq!(needs(&cells), " |  | ", "{decorator}");
+    }
+}
+
+#[test]
+fn a_function_whose_results_are_kept_depends_on_what_it_reads() {
+    for decorator in [
+        "lru_cache",
+        "functools.lru_cache(maxsize=None)",
+        "memory.cache",
+    ] {
+        let function = format!("@{decorator}\ndef f(x): return x + k");
+        let imports = "import functools\nfrom functools import lru_cache\nfrom a import memory";
+        let above = graph(&[imports, "k = 1", &function, "a = f(1)"]);
+        assert!(above.needs(2).contains(&1), "{decorator}");
+        assert_eq!(above.cells()[3].unknown, [], "{decorator}");
+        // If the name is given its value below, the function is not made anew.
+        let below = graph(&[imports, &function, "k = 1", "a = f(1)"]);
+        assert_eq!(below.cells()[3].unknown.len(), 1, "{decorator}");
+    }
+}
+
+#[test]
+fn special_methods_and_properties_may_change_names() {
+    let class = |method: &str| {
+        format!("class P:\n    n = 0\n    {method}\n        log.append(1)\n        return 'x'")
+    };
+    for (method, used) in [
+        ("def __getitem__(self, at):", "q = p[1]"),
+        ("@property\n    def v(self):", "q = p.v"),
+        ("def __add__(self, other):", "q = p + 1"),
+        ("def __len__(self):", "q = len(p)"),
+        ("def __iter__(self):", "q = [i for i in p]"),
+        ("def __str__(self):", "q = f'{p}'"),
+        ("def __getattr__(self, name):", "q = p.other"),
+    ] {
+        let graph = graph(&["log = []", &class(method), "p = P()", used, "n = len(log)"]);
+        assert!(graph.cells()[3].changes.contains("log"), "{method}");
+        assert!(graph.needs(4).contains(&3), "{method}");
+        let other = self::graph(&[
+            "log = []",
+            &class(method),
+            "p = P()",
+            "q = isinstance(1, P)",
+        ]);
+        assert!(other.cells()[3].changes.is_empty(), "{method}");
+    }
+    let texts = [&*class("@property\n    def v(self):"), "p = P()", "q = p.n"];
+    let graph = graph(&[&["log = []"], &texts[..]].concat());
+    assert!(graph.cells()[3].changes.is_empty(), "another attribute");
+    let counts =
+        "class P:\n    @property\n    def v(self):\n        self.n += 1\n        return self.n";
+    let graph = self::graph(&[counts, "p = P()", "q = p.v"]);
+    assert!(graph.cells()[2].changes.contains("p"));
+}
+
+#[test]
+fn a_query_reads_the_names_in_its_text() {
+    for (text, wanted) in [
+        ("df.query('a > @limit and b')", "0,2"),
+        ("df.query(f'{col} > @limit')", "0,2,3"),
+        ("df[df.x].query(expr='@limit < a')", "0,2"),
+        ("df.eval('c = a * @limit')", "0,2"),
+        ("pd.eval('limit + 1')", "0"),
+        ("df.query('limit > 1')", "2"),
+        ("[df.query('a > @limit') for limit in [1]]", "2"),
+    ] {
+        let cells = [
+            "limit = 1",
+            "import pandas as pd",
+            "df = f()",
+            "col = 'a'",
+            text,
+        ];
+        let graph = graph(&cells);
+        let needs: Vec<_> = graph.needs(4).iter().map(usize::to_string).collect();
+        assert_eq!(needs.join(","), wanted, "{text}");
+        assert_eq!(graph.cells()[4].unknown, [], "{text}");
+    }
+    let unknown = &graph(&["text = 'a > @k'", "df = f()", "df.query(text)"]);
+    assert_eq!(unknown.cells()[2].unknown.len(), 1);
 }
 
 #[test]

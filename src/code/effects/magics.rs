@@ -14,11 +14,12 @@ use crate::code::parse::{self, Lines, count_lines};
 const FUNCTION_BODY_MAGICS: [&str; 2] = ["memit", "timeit"];
 
 /// Cell magics whose cell is no Python code and does nothing to the kernel's names.
-const OTHER_LANGUAGE_MAGICS: [&str; 17] = [
+const OTHER_LANGUAGE_MAGICS: [&str; 21] = [
     "HTML",
     "SVG",
     "bash",
     "cmd",
+    "file",
     "html",
     "javascript",
     "js",
@@ -26,6 +27,9 @@ const OTHER_LANGUAGE_MAGICS: [&str; 17] = [
     "markdown",
     "perl",
     "pypy",
+    "python",
+    "python2",
+    "python3",
     "ruby",
     "script",
     "sh",
@@ -124,15 +128,16 @@ pub(super) fn effects_of_cell(source: &str) -> Effects {
             steps: sql(line, options, body),
             problem: None,
         },
-        "file" | "python" | "python2" | "python3" => Effects::default(),
         _ if OTHER_LANGUAGE_MAGICS.contains(&name) => {
             let words: Vec<_> = options.split_whitespace().collect();
             let pairs = words.windows(2).filter_map(|pair| match pair {
                 ["--out" | "--err" | "--proc", name] => Some(bind(line, name)),
                 _ => None,
             });
+            let mut steps = read_by_expansion(options, line);
+            steps.extend(pairs);
             Effects {
-                steps: pairs.collect(),
+                steps,
                 problem: None,
             }
         }
@@ -214,27 +219,37 @@ fn magic(reader: &mut Reader, value: &str, line: usize) {
     }
 }
 
-/// Reads a command of the shell: `$name` and `{code}` in it are the kernel's.
-fn shell(reader: &mut Reader, command: &str, line: usize) {
+/// Returns what IPython reads when it expands a line: `$name` and `{code}` in it are the kernel's.
+fn read_by_expansion(text: &str, line: usize) -> Vec<EffectStep> {
+    let mut steps = Vec::new();
     if let Some(pattern) = &*SHELL_NAME {
-        for found in pattern.captures_iter(command) {
+        for found in pattern.captures_iter(text) {
             if let Some(name) = found.get(1) {
                 // It may be a variable of the shell.
                 let variable = VariableRef::Global(Name::new(name.as_str()));
                 let effect = Effect::Read {
                     variable,
                     need: ValueOrigin::Perhaps,
+                    member: None,
                 };
-                reader.push_at(line, effect);
+                steps.push(EffectStep { line, effect });
             }
         }
     }
     if let Some(pattern) = &*BRACED {
-        for found in pattern.captures_iter(command) {
+        for found in pattern.captures_iter(text) {
             if let Some(code) = found.get(1) {
-                read_code(reader, code.as_str(), line);
+                steps.extend(of_python(code.as_str(), line, false).steps);
             }
         }
+    }
+    steps
+}
+
+/// Reads a command of the shell.
+fn shell(reader: &mut Reader, command: &str, line: usize) {
+    for step in read_by_expansion(command, line) {
+        reader.push_at(step.line, step.effect);
     }
     let (program, _) = split_word(command);
     reader.push_at(
@@ -260,6 +275,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
             effect: Effect::Read {
                 variable: VariableRef::Global(Name::new(name)),
                 need,
+                member: None,
             },
         });
     };
