@@ -368,6 +368,23 @@ mod tests {
     }
 
     #[test]
+    fn what_others_wrote_into_parts_of_a_split_or_join_stays() {
+        for (before, after, now, want) in [
+            ("a:x|y|z", "a:x|y n:z", "a:x|y n:zz", "a:x|y|zz"),
+            ("a:x|y|z", "a:x|y n:z", "a:xx|y n:zz", "a:xx|y|zz"),
+            ("a:x b:y|z", "a:x|y|z", "a:x|y|z|e", "a:x b:y|z|e"),
+            ("a:x b:y|z", "a:x|y|z", "a:x|y|zz", "a:x b:y|zz"),
+            ("a:x|w b:y|z", "a:x|w|y|z", "a:xx|w|y|zz", "a:xx|w b:y|zz"),
+        ] {
+            assert_eq!(
+                back(before, after, now, false),
+                (want.into(), vec![]),
+                "{before} / {after} / {now}"
+            );
+        }
+    }
+
+    #[test]
     fn incompatible_changes_are_a_conflict_unless_forced() {
         for (before, after, now, conflict, forced) in [
             ("a:1 b:2", "a:2 b:2", "a:h b:2", "a source", "a:1 b:2"),
