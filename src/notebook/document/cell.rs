@@ -142,7 +142,8 @@ impl Cell {
 
     /// Returns the cell's id. If the file has no id for the cell, or one that an earlier cell has, this is
     /// the id that `Document::recall_ids` took from the ledger, else one made from the cell's position.
-    /// Edits do not write such an id into the file; `Document::formatted` does.
+    /// Edits do not write such an id into the file, unless they move or remove one of several cells with the
+    /// same id; `Document::formatted` does.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -70,8 +70,11 @@ pub fn write_percent<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> String {
             let _ = write!(text, " [{}]", cell.cell_type());
         }
         let _ = write!(text, " id={}", Value::from(cell.id()));
-        if let Some(tags) = cell.metadata(&["tags"]) {
-            let _ = write!(text, " tags={}", tags.text());
+        // Jupyter writes tags over several lines, and a marker has one.
+        let tags = cell.metadata(&["tags"]);
+        let tags = tags.and_then(|tags| serde_json::from_slice::<Value>(tags.bytes()).ok());
+        if let Some(tags) = tags {
+            let _ = write!(text, " tags={tags}");
         }
         text.push('\n');
         let source = cell.source();
@@ -246,6 +249,17 @@ mod tests {
             assert_eq!(error.line, line, "{text}");
             assert!(error.reason.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn a_marker_is_one_line_however_the_file_writes_the_tags() {
+        let text = "{\"cells\": [{\"cell_type\": \"code\", \"id\": \"a\", \"metadata\": {\n  \"tags\": [\n   \"x y\",\n   \"z\"\n  ]\n }, \"source\": \"1\"}], \"nbformat_minor\": 5}";
+        let document = Document::parse(text).unwrap();
+        let written = write_percent(document.cells());
+        assert_eq!(written, "# %% id=\"a\" tags=[\"x y\",\"z\"]\n1\n");
+        let again = read_percent(&written).unwrap();
+        let tags = again[0].metadata.as_ref().unwrap().text().into_owned();
+        assert_eq!(tags, r#"{"tags":["x y","z"]}"#);
     }
 
     #[test]

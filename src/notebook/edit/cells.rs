@@ -118,7 +118,10 @@ impl Document {
     /// # Errors
     /// There is no cell at the index.
     pub fn remove(&mut self, index: usize) -> Result<CellChange, DocumentEditError> {
-        self.check(index)?;
+        // A copy of its id becomes the id of the copy's cell if the cell that comes first is removed.
+        if self.check(index)?.own_id {
+            self.write_twins_ids(index);
+        }
         let cell = self.take_cell(index);
         Ok(CellChange {
             index,
@@ -139,8 +142,21 @@ impl Document {
         if from == to {
             return Ok(self.report(to, ChangeKind::Nothing, None));
         }
+        self.write_twins_ids(from);
         self.shift_cell(from, to);
         Ok(self.report(to, ChangeKind::Moved, None))
+    }
+
+    /// Gives each cell that has the same id in the file as the cell at an index its own id there: which of
+    /// them has the common one depends on their order.
+    fn write_twins_ids(&mut self, index: usize) {
+        let layout = self.style.cell.clone();
+        let common = self.cells.get(index).map(ids::in_file).unwrap_or_default();
+        let cells = self.cells.iter_mut().filter(|cell| !cell.own_id);
+        for cell in cells.filter(|cell| !common.is_empty() && ids::in_file(cell) == common) {
+            let id = cell.id.clone();
+            ids::write_id(cell, &id, &layout);
+        }
     }
 
     /// Sets a cell's source; unchanged lines at its beginning and its end keep their bytes.

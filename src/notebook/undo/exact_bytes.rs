@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::notebook::document::{Document, ids};
+use crate::notebook::document::{Cell, Document, ids};
 use crate::notebook::json::Object;
 
 /// The bytes of a file that an operation replaced.
@@ -102,8 +102,8 @@ impl ExactBytes {
         })
     }
 
-    /// Restores the earlier bytes in a notebook in which the operation was undone; `now` is the notebook
-    /// before the undo.
+    /// Restores the earlier bytes of cells in a notebook in which the operation was undone, where they say
+    /// the same as the cells that the undo made; `now` is the notebook before the undo.
     pub(super) fn put(&self, now: &Document, document: &mut Document) {
         let same_style = style(now) == self.style;
         for exact in &self.cells {
@@ -120,17 +120,30 @@ impl ExactBytes {
                 _ => continue,
             };
             // Another program may have changed the stored bytes.
-            if Object::read(&text).is_none() {
+            let Some(object) = Object::read(&text) else {
+                continue;
+            };
+            let earlier = Cell::new(Bytes::new(), text.into(), object);
+            let Some(at) = document.position_by_id(&exact.id) else {
+                continue;
+            };
+            let (before, rest) = document.cells.split_at_mut(at);
+            let Some(cell) = rest.first_mut() else {
+                continue;
+            };
+            let id = ids::in_file(&earlier);
+            let is_own = id == cell.id;
+            // The merge may have put text into the cell that others have written, for example into another
+            // part of a cell that was split. And the id of another cell is only a copy while that cell comes
+            // first.
+            if earlier.revision() != cell.revision()
+                || !(is_own || id.is_empty() || before.iter().any(|cell| cell.id == id))
+            {
                 continue;
             }
-            if let Some(cell) = document.cells.iter_mut().find(|cell| cell.id == exact.id) {
-                cell.rewrite(text);
-                let id = ids::in_file(cell);
-                if id.is_empty() || id == cell.id {
-                    cell.own_id = !id.is_empty();
-                    cell.recorded_id = id.is_empty();
-                }
-            }
+            cell.rewrite(earlier.text.to_vec());
+            cell.own_id = is_own;
+            cell.recorded_id = !is_own;
         }
         if let Some(was) = self.between.as_ref()
             && between(now) == was.left

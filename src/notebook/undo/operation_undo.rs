@@ -368,6 +368,57 @@ mod tests {
     }
 
     #[test]
+    fn what_others_wrote_into_parts_of_a_split_or_join_stays() {
+        for (before, after, now, want) in [
+            ("a:x|y|z", "a:x|y n:z", "a:x|y n:zz", "a:x|y|zz"),
+            ("a:x|y|z", "a:x|y n:z", "a:xx|y n:zz", "a:xx|y|zz"),
+            ("a:x b:y|z", "a:x|y|z", "a:x|y|z|e", "a:x b:y|z|e"),
+            ("a:x b:y|z", "a:x|y|z", "a:x|y|zz", "a:x b:y|zz"),
+            ("a:x|w b:y|z", "a:x|w|y|z", "a:xx|w|y|zz", "a:xx|w b:y|zz"),
+        ] {
+            assert_eq!(
+                back(before, after, now, false),
+                (want.into(), vec![]),
+                "{before} / {after} / {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn cells_with_one_id_are_told_apart_by_an_edit_and_its_undo() {
+        let cell = |source: &str| {
+            format!(
+                r#"{{"cell_type": "code", "id": "same", "metadata": {{}}, "outputs": [], "execution_count": null, "source": "{source}"}}"#
+            )
+        };
+        let file = format!(
+            r#"{{"cells": [{}, {}, {}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}"#,
+            cell("x"),
+            cell("y").replace("same", "other"),
+            cell("z")
+        );
+        let before = open(file.as_bytes());
+        let twin = before.cells()[2].id().to_owned();
+        let read_again = |document: &Document| open(&document.to_bytes());
+        for edit in [
+            |document: &mut Document| document.remove(0).map(drop),
+            |document: &mut Document| document.move_cell(0, 2).map(drop),
+            |document: &mut Document| document.move_cell(2, 0).map(drop),
+        ] {
+            let mut after = before.clone();
+            edit(&mut after).unwrap();
+            assert_whole(&after);
+            let now = read_again(&after);
+            let source = |id: &str| now.cell_by_id(id).map(|cell| cell.source().into_owned());
+            assert_eq!(source(&twin).as_deref(), Some("z"));
+            assert_ne!(source("same").as_deref(), Some("z"));
+            let taken = undo_of(&before, &after).undo(&now, false).unwrap();
+            assert_eq!(taken.conflicts, []);
+            assert_eq!(String::from_utf8(taken.document.to_bytes()).unwrap(), file);
+        }
+    }
+
+    #[test]
     fn incompatible_changes_are_a_conflict_unless_forced() {
         for (before, after, now, conflict, forced) in [
             ("a:1 b:2", "a:2 b:2", "a:h b:2", "a source", "a:1 b:2"),
