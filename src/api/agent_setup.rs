@@ -8,6 +8,7 @@ use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 pub use crate::lifecycle::agent_setup::AgentProgram;
+use crate::lifecycle::agent_setup::remove_empty_folders;
 use crate::lifecycle::planned_file::{PlannedFile, PlannedFileError};
 use crate::notebook::{DiffLine, changed_lines};
 
@@ -80,7 +81,12 @@ pub async fn set_up_agents(
         }
         planned.retain(|file| !file.is_same());
         if request.writes {
-            planned.iter().try_for_each(PlannedFile::write)?;
+            for file in &planned {
+                file.write()?;
+                if file.after.is_none() {
+                    remove_empty_folders(&folder, &file.path);
+                }
+            }
         }
         Ok(AgentSetupAnswer {
             files: planned.iter().map(AgentFile::of).collect(),

@@ -287,8 +287,14 @@ async fn open_notebook(
     .await
 }
 
-fn check_name(notebook: &Path) -> Result<(), Problem> {
+/// Fails if a path is not the name of a notebook.
+pub(super) fn check_name(notebook: &Path) -> Result<(), Problem> {
     let shown = notebook.display();
+    if notebook.is_dir() {
+        let text = format!("{shown} is a folder, not a notebook");
+        let inside = quote(&notebook.join("NAME.ipynb"));
+        return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {inside}")));
+    }
     if notebook
         .extension()
         .is_none_or(|extension| extension != "ipynb")

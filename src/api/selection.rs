@@ -79,8 +79,8 @@ impl CellsToRun {
         let is_part = from.is_some() || to.is_some();
         match (self.named.is_empty(), self.all || filters || is_part) {
             (true, false) => {
-                let problem = no_cell("which cells? --all runs all of them");
-                Err(problem.hint("nb exec --all"))
+                let problem = no_cell("no cell is named");
+                Err(problem.hint("nb exec --all runs all cells"))
             }
             (false, _) if self.all || is_part || self.replay => Err(Problem::new(
                 ProblemKind::Usage,

@@ -12,11 +12,17 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
-use super::envelope::{Envelope, ProblemAnswer};
+use super::envelope::{Answer, Envelope};
 use super::job::{JobAnswer, JobEvent, RunAnswer};
 use super::problem::Problem;
 use super::*;
 use crate::project::event::Event;
+
+/// The fields of the envelope alone: each answer has fields of its own beside them.
+#[derive(serde::Serialize, JsonSchema)]
+struct NoAnswer {}
+
+impl Answer for NoAnswer {}
 
 /// Returns the name of each file, and the schema in it.
 fn schemas() -> Vec<(&'static str, String)> {
@@ -29,7 +35,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("diff", schema::<DiffAnswer>()),
         ("doctor", schema::<DoctorAnswer>()),
         ("edit", schema::<EditAnswer>()),
-        ("envelope", schema::<Envelope<'_, ProblemAnswer<'_>>>()),
+        ("envelope", schema::<Envelope<'_, NoAnswer>>()),
         ("exec", schema::<ExecAnswer>()),
         ("fmt", schema::<FormatAnswer>()),
         ("exec-plan", schema::<PlanAnswer>()),

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
+use crate::lifecycle::target::unused_folder;
 use crate::project::Project;
 use crate::text;
 use args::CommandLine;
@@ -130,11 +131,7 @@ impl Context {
         let commands = self.commands();
         let result = result.map_err(|problem| problem::completed(problem, &commands));
         if let Some(dir) = self.ignored_folder() {
-            print::note(&format!(
-                "{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
-                dir.display(),
-                crate::kernel::shell::quote(dir.parent().unwrap_or(&dir))
-            ));
+            print::note(&unused_folder(&dir));
         }
         let code = match &result {
             Ok(code) => *code,

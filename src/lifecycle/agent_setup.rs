@@ -132,6 +132,20 @@ impl AgentProgram {
     }
 }
 
+/// Removes the folders of a removed file that are empty now, if an installation may have made them.
+pub fn remove_empty_folders(folder: &Path, removed: &Path) {
+    let Ok(name) = removed.strip_prefix(folder) else {
+        return;
+    };
+    let above = name.ancestors().skip(1);
+    for inner in above.filter(|it| !it.as_os_str().is_empty()) {
+        // A folder with other files stays.
+        if std::fs::remove_dir(folder.join(inner)).is_err() {
+            return;
+        }
+    }
+}
+
 fn skill() -> String {
     format!("{SKILL}\n{MARK}\n")
 }
@@ -354,6 +368,9 @@ mod tests {
     fn write_all(folder: &Path, program: AgentProgram, removes: bool) {
         for file in program.planned(folder, removes).unwrap() {
             file.write().unwrap();
+            if removes {
+                remove_empty_folders(folder, &file.path);
+            }
         }
     }
 
@@ -406,7 +423,9 @@ mod tests {
                 let now = now.as_deref().map(str::trim_end);
                 assert_eq!(now, with_files.then_some(text.trim_end()), "{name}");
             }
-            assert!(!folder.join(".cursor/rules/nb.mdc").exists());
+            assert!(!folder.join(".cursor").exists());
+            assert_eq!(folder.join(".codex").exists(), with_files);
+            assert!(folder.exists(), "the project's folder stays");
         }
     }
 

@@ -10,7 +10,7 @@ use super::liveness::{is_in_use, recorded_liveness};
 use super::status::{self, SessionStatus};
 use crate::kernel::process::Process;
 use crate::project::registry::{self, KnownKernel, KnownProject};
-use crate::project::{Project, StateError};
+use crate::project::{Project, Session, StateError};
 
 /// How many kernels are asked at once: a busy one replies late, and an idle one has to do some
 /// work.
@@ -69,6 +69,7 @@ pub async fn all_kernels() -> Kernels {
     let mut kernels = Kernels::default();
     let mut all = Vec::new();
     let mut projects = Vec::new();
+    registry::known().iter().for_each(remember_moved);
     for known in registry::known() {
         let Some(project) = known.project() else {
             let unreachable = unreachable_kernels(&known);
@@ -94,7 +95,7 @@ pub async fn all_kernels() -> Kernels {
             Err(error) => kernels.unreadable.push((project.root().to_owned(), error)),
         }
     }
-    // A kernel of a project that was moved is not left over, and neither is one that its project knows.
+    // A kernel that a project knows is not left over; the project may have been moved.
     let sessions = &kernels.sessions;
     kernels.unreachable.retain(|unreachable| {
         let same = |(_, status): &(_, SessionStatus)| {
@@ -180,6 +181,35 @@ fn unreachable_kernels(known: &KnownProject) -> Vec<UnreachableKernel> {
     unreachable
         .filter(|unreachable| unreachable.process.is_alive())
         .collect()
+}
+
+/// Remembers the new folders of a project that was moved while a kernel ran, as that kernel's open log tells them.
+fn remember_moved(known: &KnownProject) {
+    let state = known.project().and_then(|project| project.state().ok());
+    let runs =
+        |session: &Session, process: &Process| Process::recorded(session).as_ref() == Some(process);
+    let is_known = |process: &Process| {
+        let state = state.as_ref();
+        state.is_some_and(|state| state.sessions.values().any(|it| runs(it, process)))
+    };
+    for unreachable in unreachable_kernels(known) {
+        let process = unreachable.process;
+        if is_known(&process) {
+            continue;
+        }
+        let logs = process.open_files();
+        let logs = logs.filter(|file| file.extension().is_some_and(|ending| ending == "log"));
+        for project in logs.filter_map(|log| Project::find(&log)) {
+            let sessions = project.state().map(|state| state.sessions);
+            let sessions = sessions.unwrap_or_default();
+            if sessions.values().any(|it| runs(it, &process)) {
+                for (key, session) in &sessions {
+                    project.remember(key, session, still_runs);
+                }
+                break;
+            }
+        }
+    }
 }
 
 fn process(kernel: &KnownKernel) -> Process {

@@ -101,6 +101,7 @@ pub fn create_notebook(
         ),
         Err(error) => return Err(error.into()),
     };
+    Project::check_possible(notebook)?;
     let text = notebook::new_notebook(&name, &display, &language);
     transaction::create(notebook, &text).map_err(cannot)
 }

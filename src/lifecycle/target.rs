@@ -75,6 +75,20 @@ impl TargetError {
     }
 }
 
+/// Returns the note about a `.nb` that is not used, since this user's `nb` did not make it.
+pub fn unused_folder(dir: &Path) -> String {
+    let shown = dir.display();
+    match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            format!("{shown} is not used: it cannot be read ({error})")
+        }
+        _ => format!(
+            "{shown} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
+            quote(dir.parent().unwrap_or(dir))
+        ),
+    }
+}
+
 /// Returns the notebook that was named by an argument, or else by `NB_NOTEBOOK`.
 pub fn named(argument: Option<&Path>, variables: &dyn Variables) -> Option<PathBuf> {
     argument

@@ -42,12 +42,12 @@ pub enum ProjectError {
         /// The system's error.
         source: io::Error,
     },
-    /// The folder could not be made.
-    #[error("cannot make the project folder {}", dir.display())]
+    /// The user's state folder, which each project needs, cannot be written.
+    #[error("the state folder {} cannot be written (XDG_STATE_HOME=FOLDER names another)", dir.display())]
     Make {
         /// The project's root.
         root: PathBuf,
-        /// The folder.
+        /// The state folder.
         dir: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -57,7 +57,29 @@ pub enum ProjectError {
     Later(#[from] StateError),
 }
 
+impl ProjectError {
+    fn not_made(root: &Path, source: io::Error) -> Self {
+        Self::Make {
+            root: root.to_owned(),
+            dir: state_folder().unwrap_or_else(|| PathBuf::from("~/.local/state/nb")),
+            source,
+        }
+    }
+}
+
 impl Project {
+    /// Checks that a notebook has a project or can get one, before anything is made for it.
+    ///
+    /// # Errors
+    /// The user's state folder cannot be written.
+    pub fn check_possible(notebook: &Path) -> Result<(), ProjectError> {
+        if Self::find(notebook).is_some() {
+            return Ok(());
+        }
+        identity::make_records()
+            .map_err(|source| ProjectError::not_made(notebook.parent().unwrap_or(notebook), source))
+    }
+
     /// Returns the existing project of a notebook or folder.
     pub fn find(from: &Path) -> Option<Self> {
         let real = root::notebook_path(from).ok()?;
@@ -95,11 +117,7 @@ impl Project {
         }
         let foreign = foreign_at(&root);
         let made = make_stand_in_of(&root);
-        let dir = made.map_err(|source| ProjectError::Make {
-            root: root.clone(),
-            dir,
-            source,
-        })?;
+        let dir = made.map_err(|source| ProjectError::not_made(&root, source))?;
         Ok(Self {
             just_made_elsewhere: true,
             foreign,
@@ -497,11 +515,16 @@ fn is_writable(dir: &Path) -> bool {
 
 /// Makes a `.nb`; an existing one stays as it is.
 fn make(dir: &Path) -> io::Result<()> {
-    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+    let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
+    match &made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return made,
         _ => {}
     }
     if !usable(dir) {
+        if made.is_ok() {
+            // It could not be claimed. It stays if another process has used it.
+            let _ = rustix::fs::rmdir(dir);
+        }
         return Err(io::Error::other("this user's nb did not make it"));
     }
     let ignore = dir.join(".gitignore");

@@ -111,6 +111,16 @@ fn claim_in(dir: &Path, records: &Path) -> io::Result<FolderOwner> {
     Ok(FolderOwner::Ours)
 }
 
+/// Makes the folder of the records, without which no folder can be claimed.
+///
+/// # Errors
+/// Nothing can be written into it.
+pub(super) fn make_records() -> io::Result<()> {
+    let records = records().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    make_private(&records)?;
+    Ok(rustix::fs::access(&records, rustix::fs::Access::WRITE_OK)?)
+}
+
 /// Makes programs with another state folder use the same records, so that folders that they make are
 /// this user's.
 pub fn share_records(state_home: &Path) -> io::Result<()> {

@@ -68,6 +68,7 @@ pub use session::{
     Status, UnknownBackend,
 };
 pub use state::{State, StateError};
+pub use state_folder::state_folder;
 pub use token::{TokenOf, server_token};
 pub use user_file::{read_private, replace_private, user_folder};
 pub use watch::FolderWatch;

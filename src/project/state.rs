@@ -1,7 +1,8 @@
 //! `state.json`: which notebook has which kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::beneath;
+use super::host::Relation;
+use super::root::DIR;
 use super::save::Durability;
 use super::session::{Session, Status};
 
@@ -162,7 +165,44 @@ impl State {
         match head.age() {
             Age::Later(version) => Err(StateError::Newer { path, version }),
             Age::Older => Err(StateError::Older { path }),
-            Age::Current => serde_json::from_slice(bytes).map_err(damaged),
+            Age::Current => {
+                let mut state: Self = serde_json::from_slice(bytes).map_err(damaged)?;
+                state.follow_moved(path.parent().unwrap_or(&path));
+                Ok(state)
+            }
+        }
+    }
+
+    /// Corrects the paths of a project that was moved or renamed as a whole while a kernel ran: the recorded connection
+    /// file is missing, and a private file of this user with its name is in the folder `dir`, which was read.
+    fn follow_moved(&mut self, dir: &Path) {
+        let moved = self.sessions.values().filter_map(|session| {
+            let before = session.connection_file.parent()?.parent()?;
+            let now = connection_file_in(dir, &session.connection_file)?;
+            let is_moved = before != dir
+                && dir.ends_with(DIR)
+                && before.ends_with(DIR)
+                && session.relation() != Relation::OtherHost
+                && session.connection_file.symlink_metadata().is_err()
+                && is_private(&now);
+            is_moved.then(|| before.to_owned())
+        });
+        let moved: BTreeSet<_> = moved.collect();
+        for before in moved {
+            let (Some(old_root), Some(root)) = (before.parent(), dir.parent()) else {
+                continue;
+            };
+            let follow = |path: &mut PathBuf| {
+                if let Ok(name) = path.strip_prefix(old_root) {
+                    *path = root.join(name);
+                }
+            };
+            self.notebook.iter_mut().for_each(follow);
+            self.connection_file.iter_mut().for_each(follow);
+            for session in self.sessions.values_mut() {
+                follow(&mut session.notebook);
+                follow(&mut session.connection_file);
+            }
         }
     }
 
@@ -308,6 +348,21 @@ impl State {
     }
 }
 
+/// Returns the path that a connection file of a project has in the project's private folder.
+fn connection_file_in(dir: &Path, recorded: &Path) -> Option<PathBuf> {
+    let folder = recorded.parent()?.file_name()?;
+    if folder != "connections" {
+        return None;
+    }
+    Some(dir.join(folder).join(recorded.file_name()?))
+}
+
+/// Says whether a path is a file of this user's that no other user may read. No part of it may be a link.
+fn is_private(path: &Path) -> bool {
+    let metadata = beneath::open(path).and_then(|file| file.metadata());
+    metadata.is_ok_and(|it| it.mode() & 0o077 == 0)
+}
+
 fn current_version() -> u64 {
     VERSION
 }
@@ -431,6 +486,46 @@ mod tests {
         assert!(matches!(error, StateError::Older { .. }), "{error}");
         let three = r#"{"version":1,"notebook":"/p/a.ipynb","connection_file":"/p/k.json","kernel_pid":41}"#;
         assert_eq!(parse(three).unwrap().all().len(), 1);
+    }
+
+    #[test]
+    fn a_project_that_was_moved_keeps_its_kernels_and_follows_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let temp = tempfile::tempdir().unwrap();
+        let [old, new] = ["p", "q"].map(|name| temp.path().join(name));
+        let folder = new.join(".nb/connections");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut state = State::default();
+        for name in ["a", "b"] {
+            let mut session = Session::local(old.join(format!("{name}.ipynb")));
+            session.connection_file = old.join(format!(".nb/connections/kernel-{name}.json"));
+            state.open(&format!("{name}.ipynb"), session);
+        }
+        let dir = new.join(".nb");
+        let moved = || {
+            let mut moved = state.clone();
+            moved.follow_moved(&dir);
+            moved
+        };
+        assert_eq!(moved(), state, "the files are in no place");
+        let file = folder.join("kernel-a.json");
+        std::fs::write(folder.join("other"), "{}").unwrap();
+        std::fs::set_permissions(folder.join("other"), PermissionsExt::from_mode(0o600)).unwrap();
+        symlink("other", &file).unwrap();
+        assert_eq!(moved(), state, "it is a link");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "{}").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        assert_eq!(moved(), state, "others may read it");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let now = moved();
+        assert_eq!(now.sessions["a.ipynb"].connection_file, file);
+        assert_eq!(now.sessions["a.ipynb"].notebook, new.join("a.ipynb"));
+        // The other notebook's kernel has ended; the notebook was moved all the same.
+        assert_eq!(now.notebook, Some(new.join("b.ipynb")));
+        std::fs::create_dir_all(old.join(".nb/connections")).unwrap();
+        std::fs::write(old.join(".nb/connections/kernel-a.json"), "{}").unwrap();
+        assert_eq!(moved(), state, "the recorded file is still there");
     }
 
     #[test]

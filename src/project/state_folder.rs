@@ -8,7 +8,7 @@ use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 /// Returns the folder of this user's data that belongs to no single project.
-pub(super) fn state_folder() -> Option<PathBuf> {
+pub fn state_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     let state = base.state_dir().unwrap_or_else(|| base.data_dir());
     Some(state.join("nb"))

@@ -12,7 +12,7 @@ use super::front_end::{DetectedFrontEnd, notebook_of};
 use crate::kernel::process::Process;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::lifecycle::target::{only_or_last_opened, other_live_notebook, recorded};
+use crate::lifecycle::target::{only_or_last_opened, other_live_notebook, recorded, unused_folder};
 use crate::project::jobs::Job;
 use crate::project::{Ended, Project, StateError};
 use crate::route::{FrontEnd, Interrupt};
@@ -249,13 +249,8 @@ impl Target {
 
 /// Returns a sentence about a `.nb` folder that is not used, or an empty string.
 fn unused_folder_notice(path: &Path) -> String {
-    Project::ignored_folder(path).map_or_else(String::new, |dir| {
-        format!(
-            "\n{} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
-            dir.display(),
-            quote(dir.parent().unwrap_or(&dir))
-        )
-    })
+    Project::ignored_folder(path)
+        .map_or_else(String::new, |dir| format!("\n{}", unused_folder(&dir)))
 }
 
 /// Reads and validates a connection file.

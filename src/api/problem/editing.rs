@@ -1,15 +1,17 @@
 //! Problems with notebooks: with reading them, selecting cells, and edits.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Problem, ProblemKind, causes};
 use crate::editing::edit::EditError;
-use crate::editing::notebook_file::NotebookFileError;
+use crate::editing::history;
+use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::transaction::WriteError;
 use crate::kernel::shell::quote;
 use crate::notebook::{CellCandidate, DocumentEditError as CellError, OperationError, SelectError};
-use crate::project::Project;
+use crate::project::{Project, Status};
 
 /// The hint for a request that does not name a cell.
 pub(crate) const LIST: &str = "nb cells lists the cells";
@@ -71,22 +73,20 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     match error {
         WriteError::Full { .. } => problem.hint("the notebook is as it was; make room and repeat"),
-        WriteError::ReadOnly { notebook } => problem.hint(format!(
-            "if it may be changed: chmod u+w {}",
-            quote(&notebook.path)
-        )),
+        WriteError::ReadOnly { notebook } if may_change_mode(&notebook.real) => {
+            problem.hint(format!(
+                "if it may be changed: chmod u+w {}",
+                quote(&notebook.path)
+            ))
+        }
+        WriteError::ReadOnly { notebook } => problem
+            .hint("it belongs to another user")
+            .hint(on_a_copy(notebook)),
         WriteError::Immutable { path, .. } => problem.hint(format!(
             "if it may be changed: sudo chattr -i {}",
             quote(path)
         )),
-        WriteError::Sticky { notebook } => {
-            let name = notebook.real.file_name().unwrap_or_default();
-            problem.hint(format!(
-                "work on a copy in a folder of yours: cp {} ~/{}",
-                quote(&notebook.path),
-                quote(Path::new(name))
-            ))
-        }
+        WriteError::Sticky { notebook } => problem.hint(on_a_copy(notebook)),
         WriteError::Folder { notebook, source } | WriteError::Write { notebook, source } => {
             match source.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -110,6 +110,21 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
         }
         WriteError::NotebookFile(_) | WriteError::Change(_) => problem,
     }
+}
+
+/// Says whether this user may change a file's permissions.
+fn may_change_mode(path: &Path) -> bool {
+    let user = rustix::process::geteuid();
+    user.is_root() || std::fs::metadata(path).is_ok_and(|it| it.uid() == user.as_raw())
+}
+
+fn on_a_copy(notebook: &NotebookFile) -> String {
+    let name = notebook.real.file_name().unwrap_or_default();
+    format!(
+        "work on a copy in a folder of yours: cp {} ~/{}",
+        quote(&notebook.path),
+        quote(Path::new(name))
+    )
 }
 
 impl From<SelectError> for Problem {
@@ -161,6 +176,10 @@ pub(crate) fn hint(error: &NotebookFileError) -> Option<String> {
     match error {
         NotebookFileError::Missing { path } => Some(match moved_to(path) {
             Some(now) => format!("it was moved to {}", quote(&now)),
+            None if let Some(otherwise) = unless_moved(path) => format!(
+                "if it was moved: nb mv {0} NEW.ipynb takes its kernel and history along; else: {otherwise}",
+                quote(path)
+            ),
             None => format!("nb open {} makes it, and starts a kernel", quote(path)),
         }),
         NotebookFileError::Empty { path } => Some(format!(
@@ -168,6 +187,20 @@ pub(crate) fn hint(error: &NotebookFileError) -> Option<String> {
             quote(path)
         )),
         _ => None,
+    }
+}
+
+/// Returns what to do about a missing notebook if another program has not moved it; `None` if it never had a kernel or
+/// a history.
+fn unless_moved(path: &Path) -> Option<String> {
+    let project = Project::find(path)?;
+    let key = project.key(path);
+    let session = project.state().ok()?.session(&key);
+    let is_live = session.as_ref().is_some_and(|it| it.status == Status::Live);
+    match session.is_some() || history::is_kept(&project, &key) {
+        true if is_live => Some(format!("nb shutdown {}", quote(path))),
+        true => Some(format!("nb open {} makes a new one", quote(path))),
+        false => None,
     }
 }
 

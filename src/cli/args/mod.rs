@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
+use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::commands::{AnyCommand, COMMANDS};
 use crate::cli::render::problem;
 
@@ -82,17 +83,43 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
         return read;
     }
     let mut parser = parser();
+    let is_json = arguments
+        .iter()
+        .take_while(|word| *word != "--")
+        .any(|word| word == "--json");
     let matches = parser.clone().try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|error| {
         if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
             && !is_after_a_command(word, &arguments, &parser)
         {
-            problem::report(&unknown::unknown(word), false);
+            problem::report(&unknown::unknown(word), is_json);
             std::process::exit(USAGE);
         }
-        error.exit()
+        reject(&error, is_json)
     });
-    read_matches(&matches).unwrap_or_else(|error| error.format(&mut parser).exit())
+    read_matches(&matches).unwrap_or_else(|error| reject(&error.format(&mut parser), is_json))
+}
+
+/// Prints why the arguments cannot be parsed, or the help that they ask for, and exits.
+fn reject(error: &clap::Error, is_json: bool) -> ! {
+    if is_json && error.exit_code() == USAGE {
+        problem::report(&usage_problem(error), true);
+        std::process::exit(USAGE);
+    }
+    error.exit()
+}
+
+/// Returns the parser's error as a problem: its first paragraph is the message, the others are hints.
+fn usage_problem(error: &clap::Error) -> Problem {
+    let text = error.render().to_string();
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        let words: Vec<_> = paragraph.split_whitespace().collect();
+        words.join(" ")
+    });
+    let mut paragraphs = paragraphs.filter(|paragraph| !paragraph.is_empty());
+    let message = paragraphs.next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Problem::new(ProblemKind::Usage, message).all_hints(paragraphs)
 }
 
 /// Returns whether a word that is no command follows one that is, and so is a part of that command.
@@ -199,6 +226,16 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn the_parsers_error_is_a_problem_with_the_usage_as_a_hint() {
+        let words = ["nb", "cells", "--bogus", "--json"];
+        let error = parser().try_get_matches_from(words).unwrap_err();
+        let problem = usage_problem(&error);
+        assert_eq!(problem.message, "unexpected argument '--bogus' found");
+        let hints = problem.hints.join("\n");
+        assert!(hints.contains("Usage: nb cells"), "{hints}");
     }
 
     #[test]

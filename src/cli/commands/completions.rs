@@ -10,7 +10,8 @@ use crate::cli::render::print;
 
 /// Print a completion script for a shell
 ///
-/// For bash: nb completions bash > ~/.local/share/bash-completion/completions/nb
+/// For bash: mkdir -p ~/.local/share/bash-completion/completions, then
+/// nb completions bash > ~/.local/share/bash-completion/completions/nb
 #[derive(Args, Debug)]
 pub(crate) struct Completions {
     /// The shell

@@ -11,10 +11,11 @@ use crate::cli::render::{print, problem};
 
 /// Show help: of a command, of `all` commands, or for an `agent`
 #[derive(Args, Debug)]
-#[command(override_usage = "nb help [all | agent | COMMAND]")]
+#[command(override_usage = "nb help [all | agent | COMMAND...]")]
 pub(crate) struct Help {
     /// A command, `all` or `agent`
-    word: Option<String>,
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
 }
 
 /// How an agent works with `nb`.
@@ -23,18 +24,24 @@ const AGENT: &str = include_str!("../../../docs/agent.md");
 impl Command for Help {
     fn alone(&self) -> Option<ExitCode> {
         let mut parser = args::parser();
-        let text = match self.word.as_deref() {
-            None => parser.render_long_help().ansi().to_string(),
-            Some("all") => all(&parser),
-            Some("agent") => AGENT.to_owned(),
-            Some(word) => {
+        let words: Vec<_> = self.words.iter().map(String::as_str).collect();
+        let text = match words[..] {
+            [] => parser.render_long_help().ansi().to_string(),
+            ["all"] => all(&parser),
+            ["agent"] => AGENT.to_owned(),
+            _ => {
                 parser.build();
-                let Some(command) = parser.find_subcommand_mut(word) else {
-                    let message = format!("there is no command {word:?}");
-                    let problem = Problem::new(ProblemKind::Usage, message)
-                        .hint("nb help all lists the commands");
-                    return Some(problem::report(&problem, false));
-                };
+                let mut command = &mut parser;
+                for word in &words {
+                    // A part of a command has no parts of its own that the help names.
+                    let Some(found) = command.find_subcommand_mut(word) else {
+                        let message = format!("there is no command {:?}", words.join(" "));
+                        let problem = Problem::new(ProblemKind::Usage, message)
+                            .hint("nb help all lists the commands");
+                        return Some(problem::report(&problem, false));
+                    };
+                    command = found;
+                }
                 command.render_long_help().ansi().to_string()
             }
         };

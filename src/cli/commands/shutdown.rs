@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::api::problem::Problem;
 use crate::api::{self, ShutdownIdleRequest, ShutdownRequest};
@@ -23,26 +23,27 @@ use crate::text::kernel::shut_down;
 /// of a person who is joined, it needs --force; at a terminal the question is put.
 ///
 /// With --idle it ends those kernels that have run nothing for some time, as in `nb shutdown --idle
-/// 3d --all`. One that is busy goes on, and one that a front end has joined, unless --force is
-/// given.
+/// 3d --all`; --all without --idle is the same with --idle 0s. One that is busy goes on, and one that
+/// a front end has joined, unless --force is given.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("several").args(["idle", "all"]).multiple(true))]
 pub(crate) struct Shutdown {
     /// The notebook; without it, the only open one
     pub(crate) notebook: Option<PathBuf>,
     /// End the kernels that nobody has used for this long: 3d, 12h, 30m, 0s
     #[arg(long, value_name = "AGE", value_parser = age, conflicts_with_all = ["notebook", "global notebook"])]
     idle: Option<Duration>,
-    /// With --idle: those of all your projects, not only of this one
-    #[arg(long, requires = "idle")]
+    /// Those of all your projects, not only of this one
+    #[arg(long, conflicts_with_all = ["notebook", "global notebook"])]
     all: bool,
-    /// With --idle: only tell what would be ended
-    #[arg(long, requires = "idle")]
+    /// With --idle or --all: only tell what would be ended
+    #[arg(long, requires = "several")]
     dry_run: bool,
-    /// End it even when that ends others' work; with --idle: also where a front end is joined
+    /// End it even when that ends others' work; with --idle or --all: also where a front end is joined
     #[arg(long)]
     force: bool,
     /// Let a kernel on a server go on running there; `nb open` finds it again
-    #[arg(long, conflicts_with = "idle")]
+    #[arg(long, conflicts_with = "several")]
     detach: bool,
 }
 
@@ -52,7 +53,8 @@ impl Command for Shutdown {
     }
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
-        if let Some(age) = self.idle {
+        if self.all || self.idle.is_some() {
+            let age = self.idle.unwrap_or_default();
             return self.end_idle(context, age).await;
         }
         let detach = self.detach;

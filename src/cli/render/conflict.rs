@@ -1,9 +1,7 @@
 //! How to repeat an edit that was refused.
 
-use std::path::Path;
-
 use crate::api::problem::Problem;
-use crate::kernel::shell::quote;
+use crate::kernel::shell::quote_word;
 
 /// The longest command that a hint repeats, in characters.
 const LONG_COMMAND: usize = 120;
@@ -64,7 +62,7 @@ fn typed(command: &str, option: &str) -> String {
                 named = true;
                 words.push(format!("{word}{option}"));
             }
-            word => words.push(quote(Path::new(word))),
+            word => words.push(quote_word(word.as_ref())),
         }
     }
     let typed = format!("nb {}", words.join(" "));

@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::cli::Context;
-use crate::kernel::shell::quote;
+use crate::kernel::shell::{quote, quote_word};
 
 /// Commands whose first word may be a notebook.
 const OF_NOTEBOOK: [&str; 23] = [
@@ -219,7 +219,7 @@ pub(crate) fn as_typed(otherwise: &str) -> String {
 }
 
 fn typed_words(words: impl Iterator<Item = OsString>, otherwise: &str) -> String {
-    let words: Vec<_> = words.map(|word| quote(Path::new(&word))).collect();
+    let words: Vec<_> = words.map(|word| quote_word(&word)).collect();
     let typed = format!("nb {}", words.join(" "));
     let fits = typed.chars().count() <= LONG && !typed.contains('\n');
     if fits { typed } else { otherwise.to_owned() }

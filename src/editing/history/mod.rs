@@ -50,7 +50,7 @@ pub(in crate::editing) use keep::keep_version;
 pub use keep::{kept, version, version_source};
 pub(in crate::editing) use ledger_content::recall_ids;
 pub use past::manifest_at;
-pub use record::{EditCommand, Recording, is_known, resembles};
+pub use record::{EditCommand, Recording, is_kept, is_known, resembles};
 pub use restore::{RestoreError, Restored, restore};
 pub use steps::Manifest;
 pub use undo::{OperationEntry, UndoError, Undone, undo};

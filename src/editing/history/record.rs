@@ -439,6 +439,11 @@ pub fn resembles(project: &Project, key: &str, document: &Document) -> Option<bo
     Some(same.count() * 2 > content.cells.len() || content.cells.is_empty() && cells.is_empty())
 }
 
+/// Returns whether `nb` has ever seen a notebook, and keeps its history.
+pub fn is_kept(project: &Project, key: &str) -> bool {
+    project.last_ledger::<LedgerContent>(key).is_some()
+}
+
 /// Returns whether an edit reached the file: whether the file has one of its changes.
 fn is_in_file(change: &NotebookChange, before: &Manifest, after: &Manifest) -> bool {
     let of = |cells: &Manifest, id: &str| {

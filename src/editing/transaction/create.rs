@@ -23,8 +23,9 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
         .prefix(".nb-")
         // The umask applies, as for any new file of this user.
         .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(without_path)?;
+    file.as_file_mut().write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     match file.persist_noclobber(notebook) {
         Ok(file) => {
@@ -35,4 +36,12 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error.error),
     }
+}
+
+/// Returns the system's error without the path of the temporary file, which means nothing to a user.
+fn without_path(error: io::Error) -> io::Error {
+    let system = error.get_ref().and_then(|it| it.source());
+    let system = system.and_then(|it| it.downcast_ref::<io::Error>());
+    let code = system.and_then(io::Error::raw_os_error);
+    code.map_or(error, io::Error::from_raw_os_error)
 }

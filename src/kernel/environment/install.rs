@@ -10,7 +10,7 @@ use super::pixi::PixiManifest;
 use super::python::Python;
 use super::trust::on_path;
 use crate::kernel::foreign_file;
-use crate::kernel::shell::quote;
+use crate::kernel::shell::{quote, quote_word};
 use crate::kernel::variables::Variables;
 
 /// The commands that install ipykernel, to be run in order.
@@ -26,7 +26,7 @@ impl fmt::Display for InstallCommands {
     /// Shows the commands as one would type them into a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let typed = |command: &Vec<String>| {
-            let words = command.iter().map(|word| quote(Path::new(word)));
+            let words = command.iter().map(|word| quote_word(word.as_ref()));
             words.collect::<Vec<_>>().join(" ")
         };
         let commands: Vec<_> = self.commands.iter().map(typed).collect();

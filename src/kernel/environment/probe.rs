@@ -60,8 +60,9 @@ pub fn probe(
     policy: ProbePolicy,
     variables: &dyn Variables,
 ) -> Result<Python, NotPython> {
-    let whole = std::path::absolute(executable);
-    let python = whole.as_ref().ok().and_then(|whole| python::inspect(whole));
+    // Programs are run in another folder than the present one.
+    let executable = &std::path::absolute(executable).unwrap_or_else(|_| executable.to_owned());
+    let python = python::inspect(executable);
     if let Some(python) = python.as_ref().filter(|python| python.ipykernel) {
         return Ok(python.clone());
     }
@@ -133,6 +134,15 @@ mod tests {
         let error = probe("/bin/false").unwrap_err();
         assert!(error.to_string().contains("did not answer"), "{error}");
         assert!(probe("/nonexistent").is_err());
+    }
+
+    #[test]
+    fn a_program_is_named_relative_to_the_present_folder() {
+        let here = std::env::current_dir().unwrap();
+        let up = here.components().skip(1).map(|_| "..");
+        let relative: PathBuf = up.chain(["bin/false"]).collect();
+        let error = probe(&relative, ProbePolicy::Any, &ProcessVariables).unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
     }
 
     #[test]

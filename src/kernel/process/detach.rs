@@ -11,6 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -212,37 +213,43 @@ fn read_plan() -> io::Result<Option<StartPlan>> {
 /// The last process: becomes the planned program.
 fn become_program() -> DetachEntry {
     let became = read_plan().and_then(|plan| {
-        let Some(plan) = plan else { return Ok(None) };
+        let Some(plan) = plan else {
+            return Ok(DetachEntry::Done(ExitCode::SUCCESS));
+        };
         match &plan.executable {
-            Executable::Program(argv) => Err(exec(&plan, argv)),
+            Executable::Program(argv) => exec(&plan, argv).map(DetachEntry::Done),
             Executable::ThisProgram(arguments) => {
-                continue_in_process(&plan).map(|()| Some(arguments.clone()))
+                continue_in_process(&plan).map(|()| DetachEntry::Program(arguments.clone()))
             }
         }
     });
-    match became {
-        Ok(Some(arguments)) => DetachEntry::Program(arguments),
-        Ok(None) => DetachEntry::Done(ExitCode::SUCCESS),
-        Err(error) => DetachEntry::Done(report(&Report::Failed(error.to_string()))),
-    }
+    became.unwrap_or_else(|error| DetachEntry::Done(report(&Report::Failed(error.to_string()))))
 }
 
-/// Becomes the program; returns only if that failed, with the error.
-fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Error {
-    let exec_program = || {
-        detach_from_session()?;
-        default_signals()?;
-        let mut command = prepare(plan, argv)?;
-        let process = write_pid_file(plan)?;
-        // The start continues even if the process that requested it has ended.
-        report(&Report::Becoming(process));
-        let error = command.exec();
-        let _ = beneath::remove_file(&plan.pid_file);
-        Err(error)
-    };
-    match exec_program() {
-        Err(error) => error,
-        Ok(()) => io::Error::other("exec has returned"),
+/// Becomes the program; returns only if that failed. An error is one before the hand-over.
+fn exec(plan: &StartPlan, argv: &[OsString]) -> io::Result<ExitCode> {
+    detach_from_session()?;
+    default_signals()?;
+    let mut command = prepare(plan, argv)?;
+    check_program(plan, command.get_program())?;
+    let process = write_pid_file(plan)?;
+    // The start continues even if the process that requested it has ended.
+    report(&Report::Becoming(process));
+    let error = command.exec();
+    let _ = beneath::remove_file(&plan.pid_file);
+    // The failed exec has made the kernel's log stderr.
+    let program = command.get_program().display();
+    let _ = writeln!(io::stderr(), "nb: cannot start {program}: {error}");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Fails if there is no such program, while the process that requested the start still listens. A name without a
+/// folder is looked up by exec.
+fn check_program(plan: &StartPlan, program: &OsStr) -> io::Result<()> {
+    let path = Path::new(program);
+    match path.components().count() {
+        0 | 1 => Ok(()),
+        _ => plan.folder.join(path).metadata().map(drop),
     }
 }
 

@@ -130,6 +130,11 @@ impl Process {
         platform::program(self.pid)
     }
 
+    /// Returns the present paths of its open files; none where the system does not show them.
+    pub fn open_files(&self) -> impl Iterator<Item = PathBuf> {
+        platform::open_files(self.pid)
+    }
+
     /// Returns its command line, the program first; `None` where the system does not show it.
     pub fn arguments(&self) -> impl Iterator<Item = OsString> {
         platform::arguments(self.pid)

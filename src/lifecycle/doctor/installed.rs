@@ -122,25 +122,42 @@ pub(super) fn spec(variables: &dyn Variables) -> Vec<Check> {
     let program = spec.and_then(spec::proxy_program);
     checks.extend(program.map(|program| {
         let packaged = spec.and_then(spec::packaged_proxy);
-        starts(&program, packaged.is_some())
+        starts(&program, packaged.is_some(), &place_of(folder, &own))
     }));
     checks
 }
 
+/// Returns the option of `nb serve` that installs the kernelspec in this folder; `own` is the folder for the user.
+fn place_of(folder: &Path, own: &Path) -> String {
+    let data = folder.parent().and_then(Path::parent);
+    match data {
+        _ if folder == own => String::new(),
+        Some(data) if data.ends_with(".nb/jupyter") => " --project".to_owned(),
+        Some(data) if data.ends_with("share/jupyter") => {
+            let prefix = data.parent().and_then(Path::parent);
+            format!(" --prefix {}", quote(prefix.unwrap_or(data)))
+        }
+        _ => String::new(),
+    }
+}
+
 /// Checks that the kernelspec's program can be run, since its folder may be mounted noexec, and that it is of
 /// this version.
-fn starts(program: &Path, is_packaged: bool) -> Check {
+fn starts(program: &Path, is_packaged: bool, place: &str) -> Check {
     const ABOUT: &str = "nb-proxy";
     let own = env!("CARGO_PKG_VERSION");
     let python = program.with_file_name("python");
     let reinstall = match is_packaged {
         true => format!("{} -m pip install nb-proxy=={own}", quote(&python)),
-        false => "nb serve".to_owned(),
+        false => format!("nb serve{place}"),
     };
+    let anew = format!("nb unserve{place} && nb serve{place}");
     let bad = |why: String| {
         let fix = match is_packaged {
             true => reinstall.clone(),
-            false => "nb unserve && nb serve; if its folder is mounted noexec, set XDG_DATA_HOME to one that is not".to_owned(),
+            false => format!(
+                "{anew}; if its folder is mounted noexec, set XDG_DATA_HOME to one that is not"
+            ),
         };
         let text = format!("{} cannot be run: {why}", program.display());
         Check::bad(ABOUT, text, fix)
@@ -166,7 +183,7 @@ fn starts(program: &Path, is_packaged: bool) -> Check {
         true => Check::good(ABOUT, text),
         // The later program serves both.
         false if is_later_version(version) && !is_packaged => {
-            let fix = format!("install nb {version}, or to go back: nb unserve && nb serve");
+            let fix = format!("install nb {version}, or to go back: {anew}");
             Check::note(ABOUT, other, fix)
         }
         false => Check::note(ABOUT, other, reinstall),
@@ -274,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_an_environments_spec_is_mended_there() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let environment = temp.path().join("my env");
+        std::fs::create_dir_all(environment.join("bin")).unwrap();
+        std::fs::write(environment.join("pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+        std::fs::write(environment.join("bin/python"), "").unwrap();
+        let variables = HashMap::from([
+            ("HOME", temp.path().to_str().unwrap()),
+            ("VIRTUAL_ENV", environment.to_str().unwrap()),
+        ]);
+        let level = Level::Prefix(environment.clone());
+        let program = serve::serve(&level, "python", &variables).unwrap().proxy;
+        let mode = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(program, mode).unwrap();
+        let checks = spec(&variables);
+        let fix = checks[1].fix.as_deref().unwrap();
+        let prefix = quote(&environment);
+        let expected =
+            format!("nb unserve --prefix {prefix} && nb serve --prefix {prefix}; if its folder");
+        assert!(fix.starts_with(&expected), "{checks:?}");
+    }
+
+    #[test]
     fn a_spec_that_is_hidden_or_cannot_be_run_is_told_of() {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path().to_str().unwrap();
@@ -291,7 +332,7 @@ mod tests {
         assert_eq!(hidden.verdict, Verdict::Bad);
         assert!(hidden.text.contains("hides nb's"), "{hidden:?}");
         for program in ["/bin/false", "/nonexistent"] {
-            let check = starts(Path::new(program), false);
+            let check = starts(Path::new(program), false, "");
             assert_eq!(check.verdict, Verdict::Bad, "{check:?}");
         }
     }

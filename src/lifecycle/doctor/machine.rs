@@ -1,6 +1,6 @@
 //! Checks what the machine and the shell permit.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::{Variables, own_data_dir};
 use crate::lifecycle::start::refuse_in_a_sandbox;
 use crate::project::written::AllWritten;
-use crate::project::{Project, Sandbox};
+use crate::project::{Project, Sandbox, state_folder};
 use crate::task::causes::with_causes;
 
 /// Checks that a kernel can be started from this shell.
@@ -84,6 +84,10 @@ pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> 
     checked.extend(notebooks.map(|it| ("the notebook's", it, elsewhere)));
     let project = Project::find(notebook);
     checked.extend(project.map(|it| ("the project's", it.dir().to_owned(), elsewhere)));
+    checked.extend(state_folder().map(|it| {
+        let otherwise = "set XDG_STATE_HOME to a folder of yours";
+        ("nb's state", it, otherwise)
+    }));
     if let Ok(folder) = own_data_dir(variables) {
         checked.push(("nb's own", folder, "set XDG_DATA_HOME to a folder of yours"));
     }
@@ -122,6 +126,9 @@ pub(super) fn folders(notebook: &Path, variables: &dyn Variables) -> Vec<Check> 
     checks
 }
 
+/// How much is written to learn whether a folder can be written, in bytes.
+const WRITTEN: usize = 64 << 10;
+
 /// Returns the folder at or above `folder` that cannot be written, and why. A missing folder can be
 /// made if the folder above it can be written.
 fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
@@ -133,10 +140,11 @@ fn not_writable(folder: &Path) -> Option<(PathBuf, io::Error)> {
         return failed(io::ErrorKind::NotADirectory.into());
     }
     // The test writes a file, since a read-only mount and a full disk fail only then.
-    match tempfile::tempfile_in(existing) {
-        Ok(_) => None,
-        Err(error) => failed(error),
-    }
+    let written = tempfile::tempfile_in(existing).and_then(|mut file| {
+        file.write_all(&[0; WRITTEN])?;
+        file.sync_data()
+    });
+    written.err().and_then(failed)
 }
 
 /// Reports which mechanism would confine a kernel that is opened with `--sandbox`.

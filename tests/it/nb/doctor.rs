@@ -161,6 +161,43 @@ fn what_would_not_work_is_reported_with_its_fix() {
 }
 
 #[test]
+fn what_open_refuses_is_not_well() {
+    let world = World::new();
+    std::fs::write(world.project().join("empty.ipynb"), "").expect("make an empty file");
+    std::fs::write(world.project().join("x.txt"), "x").expect("make a file");
+    std::fs::create_dir(world.project().join("d.ipynb")).expect("make a folder");
+    for (name, text) in [
+        ("empty.ipynb", "empty.ipynb is empty"),
+        ("x.txt", "its name does not end in .ipynb"),
+        ("d.ipynb", "is a folder, not a notebook"),
+        (".", "is a folder, not a notebook"),
+    ] {
+        let answer = doctor(&world, "", &[name, "--json"]).ended(1).json();
+        let found = checks(&answer, "notebook", "bad");
+        assert!(found[0].0.contains(text), "{name}: {found:?}");
+        assert_ne!(found[0].1, "", "{name}");
+    }
+}
+
+#[test]
+fn a_disk_that_takes_no_bytes_is_noticed_and_no_temporary_name_is_shown() {
+    let world = World::new();
+    // The output of the command itself goes through a pipe, which has no such limit.
+    let limited = |limit: u32, words: &str| {
+        let mut command = world.command("bash".as_ref());
+        let script =
+            format!("(ulimit -f {limit}; exec \"$0\" {words}) 2>&1 | cat; exit ${{PIPESTATUS[0]}}");
+        command.args(["-c", &script]).arg(world.nb().get_program());
+        output_of(&mut command).ended(1)
+    };
+    limited(16, "doctor").with("cannot be written: File too large");
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    let refused = limited(0, "open new.ipynb --no-kernel");
+    assert!(!refused.stdout.contains(".nb-"), "{refused:?}");
+    refused.with("cannot create the notebook new.ipynb: File too large");
+}
+
+#[test]
 fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
     let world = World::served();
     let spec = |name: &str, text: &str| {

@@ -307,6 +307,30 @@ fn an_environment_whose_python_is_gone_is_reported_with_what_makes_it_anew() {
 }
 
 #[test]
+fn a_python_without_ipykernel_may_be_named_by_a_relative_path() {
+    let world = World::new();
+    let project = world.project().canonicalize().expect("it is there");
+    let python = venv(&project.join("myenv"), false);
+    // Its files do not show what it has, so it is run.
+    std::fs::remove_file(project.join("myenv/pyvenv.cfg")).expect("remove it");
+    std::fs::remove_dir_all(project.join("myenv/lib")).expect("remove it");
+    std::fs::remove_file(&python).expect("remove it");
+    let script = format!(
+        "#!/bin/sh\necho '{}'\n",
+        serde_json::json!({
+            "executable": &python, "prefix": project.join("myenv"), "ipykernel": false,
+            "pip": true, "environment": true, "managed": false,
+        })
+    );
+    std::fs::write(&python, script).expect("write it");
+    std::fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).expect("allow it");
+    nb(&world, ["open", "t.ipynb", "--python", "myenv/bin/python"])
+        .ended(1)
+        .with("myenv/bin/python has no ipykernel")
+        .with("-m pip install ipykernel");
+}
+
+#[test]
 fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
     let world = World::new();
     let uv = made::once("test-uv", &[UV], |folder| {

@@ -1,5 +1,7 @@
 //! Notebooks that are moved: their kernels and histories go along.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::exec::{GATE, begin, notebook, wait_for_output};
@@ -175,4 +177,73 @@ fn a_notebook_that_shares_the_kernel_of_a_moved_one_keeps_it() {
 fn front_ends_find_the_kernel_of_a_moved_notebook() {
     let world = World::served();
     succeed(&mut world.script("moved.py", "nb-shared"));
+}
+
+#[test]
+fn a_kernel_goes_on_where_its_project_was_renamed() {
+    let world = World::new();
+    let folder = world.project().canonicalize().expect("it is there");
+    let [old, new, other] = ["p", "q", "other"].map(|name| folder.join(name));
+    for folder in [&old, &other] {
+        std::fs::create_dir(folder).expect("make a folder");
+    }
+    let nb_in =
+        |folder: &Path, words: &[&str]| output_of(world.nb().args(words).current_dir(folder));
+    let first = output_of(opening(&world, "t.ipynb").current_dir(&old));
+    let first = first.ended(0).json();
+    // A cell may change the kernel's working directory.
+    nb_in(&old, &["run", "import os; os.chdir('/'); v = 7"]).ended(0);
+    std::fs::rename(&old, &new).expect("rename the project");
+    // No command has run in the renamed project yet.
+    let cleared = nb_in(&other, &["gc"]).ended(0);
+    assert!(!cleared.stdout.contains("the kernel of"), "{cleared:?}");
+    let all = nb_in(&other, &["status", "--all", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(all["left"], serde_json::json!([]), "{all}");
+    assert_eq!(all["kernels"][0]["project"], new.to_string_lossy().as_ref());
+    nb_in(&new, &["run", "v"]).ended(0).with("7");
+    let status = nb_in(&new, &["status"]).ended(0);
+    assert!(!status.stdout.contains("its file is gone"), "{status:?}");
+    let again = output_of(opening(&world, "t.ipynb").current_dir(&new));
+    let again = again.ended(0).json();
+    assert_eq!(
+        (&again["how"], pid(&again)),
+        (&"attached".into(), pid(&first))
+    );
+    nb_in(&new, &["insert", "t.ipynb", "v + 1", "-x"])
+        .ended(0)
+        .with("8");
+    nb_in(&new, &["shutdown"]).ended(0);
+    let left = std::fs::read_dir(new.join(".nb/connections")).expect("it is there");
+    assert_eq!(left.count(), 0, "its files are removed in the new place");
+    assert!(!old.exists(), "nothing is made in the old place");
+}
+
+#[test]
+fn a_notebook_that_was_moved_elsewhere_is_not_to_be_made_anew() {
+    let world = notebook(&["1"]);
+    nb(&world, ["run", "mine = 41"]).ended(0);
+    rename(&world, "a.ipynb", "b.ipynb");
+    nb(&world, ["cells", "a.ipynb"])
+        .ended(1)
+        .with("hint: if it was moved: nb mv a.ipynb NEW.ipynb")
+        .with("else: nb shutdown a.ipynb");
+    nb(&world, ["mv", "a.ipynb", "b.ipynb"]).ended(0);
+    nb(&world, ["run", "-n", "b.ipynb", "mine + 1"])
+        .ended(0)
+        .with("42");
+    // Without a kernel there is the history.
+    nb(&world, ["open", "c.ipynb", "--no-kernel"]).ended(0);
+    nb(&world, ["insert", "c.ipynb", "x = 1"]).ended(0);
+    rename(&world, "c.ipynb", "d.ipynb");
+    nb(&world, ["cells", "c.ipynb"])
+        .ended(1)
+        .with("hint: if it was moved: nb mv c.ipynb NEW.ipynb")
+        .with("else: nb open c.ipynb makes a new one");
+    nb(&world, ["mv", "c.ipynb", "d.ipynb"]).ended(0);
+    nb(&world, ["log", "d.ipynb"]).ended(0).with("inserted");
+    nb(&world, ["cells", "none.ipynb"])
+        .ended(1)
+        .with("nb open none.ipynb makes it");
 }

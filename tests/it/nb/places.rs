@@ -98,6 +98,45 @@ fn a_folder_that_cannot_be_written_has_its_project_elsewhere() {
 }
 
 #[test]
+fn a_state_folder_that_cannot_be_written_is_named_and_nothing_is_left() {
+    let world = World::new();
+    // Not even root can make a folder there.
+    let nowhere = "/proc/none";
+    let notebook = world.project().join("t.ipynb");
+    let is_left = || std::fs::read_dir(world.project()).map_or(0, Iterator::count);
+    let refused = || {
+        output_of(opening(&world, "t.ipynb").env("XDG_STATE_HOME", nowhere))
+            .ended(1)
+            .with("/proc/none/nb")
+            .with("XDG_STATE_HOME")
+    };
+    refused();
+    assert_eq!(is_left(), 0);
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    std::fs::remove_dir_all(world.project().join(".nb")).expect("remove it");
+    refused();
+    assert!(notebook.exists());
+    assert_eq!(is_left(), 1);
+    output_of(world.nb().arg("doctor").env("XDG_STATE_HOME", nowhere))
+        .ended(1)
+        .with("nb's state folder /proc/none/nb cannot be written")
+        .with("set XDG_STATE_HOME to a folder of yours");
+}
+
+#[test]
+fn what_is_no_notebook_by_its_name_is_refused_with_a_command_that_works() {
+    let world = World::new();
+    nb(&world, ["open", "."])
+        .ended(2)
+        .with(". is a folder, not a notebook")
+        .with("hint: nb open ./NAME.ipynb");
+    nb(&world, ["open", "--no-kernel", "--", "-x.txt"])
+        .ended(2)
+        .with("hint: nb open ./-x.ipynb");
+    nb(&world, ["open", "--no-kernel", "./-x.ipynb"]).ended(0);
+}
+
+#[test]
 fn a_notebook_without_a_kernel_is_made_where_there_is_no_python() {
     let world = World::new();
     let mut command = world.nb();

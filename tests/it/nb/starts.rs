@@ -51,6 +51,20 @@ fn one_that_ends_at_once_says_why() {
 }
 
 #[test]
+fn one_whose_program_is_missing_is_named() {
+    let world = World::new();
+    spec(&world, "gone", &["/nope/kernel", "-f"]);
+    let output = nb(&world, ["open", "t.ipynb", "--kernel", "gone"]).ended(1);
+    output.with("cannot start /nope/kernel: No such file or directory");
+    nothing_is_left(&world);
+    spec(&world, "lost", &["nope-kernel", "-f"]);
+    let output = nb(&world, ["open", "t.ipynb", "--kernel", "lost"]).ended(6);
+    assert!(!output.stderr.contains("Failed"), "{output:?}");
+    output.with("  | nb: cannot start nope-kernel: No such file or directory");
+    nothing_is_left(&world);
+}
+
+#[test]
 fn one_that_prints_megabytes_is_not_waited_for() {
     let world = World::new();
     let flood = "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1";

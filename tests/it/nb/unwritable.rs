@@ -123,6 +123,49 @@ fn a_sticky_folder_is_reported_as_such() {
 }
 
 #[test]
+fn what_belongs_to_another_user_has_no_hint_that_only_its_owner_can_follow() {
+    let world = world("old");
+    let folder = tempfile::tempdir().expect("make a folder");
+    let notebook = folder.path().join("t.ipynb");
+    std::fs::write(&notebook, text("old")).expect("write the notebook");
+    let mode = |path: &Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("change the mode");
+    };
+    mode(folder.path(), 0o777);
+    std::fs::create_dir(folder.path().join(".nb")).expect("make a folder");
+    std::fs::write(folder.path().join(".nb/state.json"), "{}").expect("write a state");
+    mode(&folder.path().join(".nb"), 0o700);
+    let home = tempfile::tempdir().expect("make a home");
+    if chown(home.path(), Some(OTHER), None).is_err() {
+        eprintln!("only root can act as another user");
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    let id = OTHER.to_string();
+    command
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(world.nb().get_program())
+        .args(["edit", "t.ipynb", "aaaa", "new", "--force"])
+        .env("HOME", home.path())
+        .env_remove("XDG_STATE_HOME")
+        .current_dir(folder.path());
+    let output = output_of(&mut command);
+    if output.stderr.contains("Permission denied") && output.code == Some(127) {
+        eprintln!("another user cannot run this nb");
+        return;
+    }
+    for command in ["chmod", "nb adopt"] {
+        assert!(!output.stderr.contains(command), "{output:?}");
+    }
+    output
+        .ended(1)
+        .with("it belongs to another user")
+        .with("hint: work on a copy")
+        .with(".nb is not used: it cannot be read");
+}
+
+#[test]
 fn an_empty_file_is_refused_by_every_command_as_by_jupyter() {
     let world = World::new();
     let path = world.project().join("t.ipynb");

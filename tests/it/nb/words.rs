@@ -34,6 +34,47 @@ fn a_closed_pipe_is_a_quiet_end() {
 }
 
 #[test]
+fn arguments_that_make_no_sense_are_a_problem_in_json() {
+    let world = World::new();
+    for words in [
+        &["cells", "--bogus", "--json"][..],
+        &[
+            "open", "t.ipynb", "--kernel", "a", "--python", "b", "--json",
+        ],
+        &["shutdown", "--json", "--idle", "soon"],
+    ] {
+        let problem = nb(&world, words).ended(2).json();
+        let error = &problem["error"];
+        assert_eq!(error["kind"], "usage", "{words:?}");
+        assert_ne!(error["message"], "", "{words:?}");
+        assert_ne!(error["hints"], serde_json::json!([]), "{words:?}");
+    }
+    nb(&world, ["servr", "--json"]).ended(2).json();
+    nb(&world, ["cells", "--help", "--json"])
+        .ended(0)
+        .with("Usage: nb cells");
+}
+
+#[test]
+fn the_help_of_a_part_of_a_command_is_shown() {
+    let world = World::new();
+    let help = |words: &[&str]| nb(&world, ["help"].iter().chain(words));
+    help(&["agent", "install"])
+        .ended(0)
+        .with("nb agent install");
+    help(&["server", "add"]).ended(0).with("nb server add");
+    help(&["agent"]).ended(0).with("nb help COMMAND");
+    help(&["server", "nonsense"])
+        .ended(2)
+        .with("there is no command \"server nonsense\"");
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    nb(&world, ["exec", "t.ipynb"])
+        .ended(2)
+        .with("no cell is named: an index like 3 or -1")
+        .with("nb exec t.ipynb --all runs all cells");
+}
+
+#[test]
 fn completions_are_a_script_that_bash_takes() {
     let world = World::new();
     let script = nb(&world, ["completions", "bash"]).ended(0).stdout;
@@ -65,7 +106,9 @@ fn an_agents_program_is_told_of_nb_and_the_agent_can_be_asked_first() {
     )
     .ended(0)
     .with("4 files written");
-    assert!(!file.exists() && !world.project().join("AGENTS.md").exists());
+    let left = std::fs::read_dir(world.project()).expect("it is there");
+    let left: Vec<_> = left.flatten().map(|it| it.file_name()).collect();
+    assert!(left.iter().all(|name| name == ".nb"), "{left:?}");
     nb(&world, ["agent", "install", "clippy"])
         .ended(2)
         .with("claude, codex, copilot, cursor, gemini");
