@@ -518,6 +518,7 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
     let question = QuestionRequest {
         job: run_id,
         force: false,
+        number: None,
     };
     let question = api::question(request.caller, question).await?;
     let job = question.job.clone();

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
-    ProgressNotificationParam, ServerRequest,
+    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams,
+    ElicitationAction, ElicitationSchema, ProgressNotificationParam, RequestId, ServerRequest,
 };
 use rmcp::service::{
-    ElicitationMode, OriginatingRequestId, PeerRequestOptions, RequestContext, ServiceError,
+    ElicitationMode, OriginatingRequestId, Peer, PeerRequestOptions, RequestContext, ServiceError,
 };
 use tokio::sync::Notify;
 
@@ -81,7 +81,13 @@ impl<'a> RunWatcher<'a> {
         let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
         let peer = &self.context.peer;
         let sent = peer.send_request_with_option(request, options).await?;
-        sent.await_response().await
+        let mut open = OpenElicitation {
+            peer,
+            id: Some(sent.id.clone()),
+        };
+        let response = sent.await_response().await;
+        open.id = None;
+        response
     }
 
     async fn send_progress(&self) {
@@ -99,6 +105,27 @@ impl<'a> RunWatcher<'a> {
             // A client that has gone has closed stdin as well, which ends the server.
             let _ = self.context.peer.notify_progress(notification).await;
         }
+    }
+}
+
+/// A question that the client shows. If its answer is no longer awaited, the client is told so.
+struct OpenElicitation<'a> {
+    peer: &'a Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for OpenElicitation<'_> {
+    fn drop(&mut self) {
+        if self.id.is_none() {
+            return;
+        }
+        let (peer, request_id) = (self.peer.clone(), self.id.take());
+        tokio::spawn(async move {
+            let reason = Some("the question is no longer open".to_owned());
+            let cancelled = CancelledNotificationParam::new(request_id, reason);
+            // A client that has gone shows nothing.
+            let _ = peer.notify_cancelled(cancelled).await;
+        });
     }
 }
 

@@ -660,6 +660,60 @@ fn a_question_is_shown_to_the_clients_person() {
 }
 
 #[test]
+fn an_answer_never_goes_to_another_question() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let can = json!({"elicitation": {}});
+    let client = McpClient::that_can(&world, "inspector", &[], &can);
+    let other = McpClient::of(&world, "other", &[]);
+    let asked = || client.next(|message| message["method"] == "elicitation/create");
+    let is_withdrawn = |question: &Value| {
+        let withdrawn = client.next(|message| message["method"] == "notifications/cancelled");
+        assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    };
+    let answer = |asked: &Value, text: &str| {
+        let result = json!({"action": "accept", "content": {"answer": text}});
+        client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    };
+    let reply = |text: &str| {
+        let arguments = json!({"notebook": "a.ipynb", "text": text});
+        other.call("answer_input", &arguments).fields()["status"].clone()
+    };
+    let code = "a=input('name? ');b=input('delete everything? ');print('name',a,'delete',b)";
+    let run = json!({"notebook": "a.ipynb", "code": code});
+    let call = client.begin_call("run_cell", &run);
+    let first = asked();
+    assert_eq!(reply("ann"), "waiting_input");
+    is_withdrawn(&first);
+    let second = asked();
+    let message = second["params"]["message"].as_str().expect("a text");
+    assert!(message.ends_with("delete everything?"), "{message}");
+    answer(&first, "yes");
+    answer(&second, "no");
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert!(ended.text().contains("name ann delete no\n"), "{ended:?}");
+
+    // A call ends with its run, also if its question was answered elsewhere.
+    let run = json!({"notebook": "a.ipynb", "code": "print(input('who? '))"});
+    let call = client.begin_call("run_cell", &run);
+    let question = asked();
+    assert_eq!(reply("ann"), "ok");
+    is_withdrawn(&question);
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert_eq!(ended.fields()["status"], "ok");
+    assert!(ended.text().contains("ann\n"), "{ended:?}");
+
+    // A call that is cancelled asks no more.
+    let call = client.begin_call("run_cell", &run);
+    let question = asked();
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": call}}),
+    );
+    is_withdrawn(&question);
+}
+
+#[test]
 fn resources_are_read_and_changes_of_others_are_notified() {
     let world = World::new();
     open(&world, "a.ipynb");
