@@ -239,10 +239,13 @@ fn report_text(job: &JobAnswer) -> String {
     for piece in report(job) {
         match piece {
             Piece::Head(line) => add(&line),
-            Piece::Outputs(outputs) => {
-                add(&plain(&outputs.err));
-                add(&plain(&outputs.out));
-            }
+            Piece::Outputs(outputs) => match &outputs.in_order {
+                Some(text) => add(&plain(text)),
+                None => {
+                    add(&plain(&outputs.out));
+                    add(&plain(&outputs.err));
+                }
+            },
             Piece::Note(note) => add(&as_tools(&note)),
         }
     }

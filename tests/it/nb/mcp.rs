@@ -714,6 +714,42 @@ fn an_answer_never_goes_to_another_question() {
 }
 
 #[test]
+fn a_text_has_outputs_in_their_order_and_all_lines_if_that_is_asked_for() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let run = |code: &str| client.call("run_cell", &json!({"notebook": "a.ipynb", "code": code}));
+    let raised = run("print('before'); 1/0");
+    let text = raised.text();
+    assert!(
+        text.find("before") < text.find("ZeroDivisionError"),
+        "{text}"
+    );
+    let both = run("import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\n'three'");
+    let text = both.text();
+    let places = ["one", "two", "three"].map(|word| text.find(word));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    let source = "for i in range(400): print('line', i)";
+    let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+    let long = client.call("create_cell", &create);
+    assert!(long.text().contains("380 similar lines"), "{long:?}");
+    let run_id = &long.fields()["run_id"];
+    for (tool, arguments) in [
+        (
+            "get_run_status",
+            json!({"notebook": "a.ipynb", "run_id": run_id, "all": true, "limit": 100_000}),
+        ),
+        (
+            "read_cell",
+            json!({"notebook": "a.ipynb", "cell": 0, "limit": 100_000}),
+        ),
+    ] {
+        let all = client.call(tool, &arguments);
+        assert!(all.text().contains("line 200\n"), "{all:?}");
+    }
+}
+
+#[test]
 fn resources_are_read_and_changes_of_others_are_notified() {
     let world = World::new();
     open(&world, "a.ipynb");
