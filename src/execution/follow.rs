@@ -182,7 +182,7 @@ fn is_behind_a_question(folder: &JobFolder, job: &Job) -> bool {
 }
 
 /// Says whether the job is so old that its recorder should have started.
-fn should_be_recorded(job: &Job) -> bool {
+pub(super) fn should_be_recorded(job: &Job) -> bool {
     let age = Timestamp::now().duration_since(job.asked_at);
     age.unsigned_abs() > RECORDER_START || job.generation.is_some()
 }
