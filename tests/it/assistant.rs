@@ -383,6 +383,8 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
         Scripted::text("After all."),
         Scripted::raw(200, vec!["data: {nonsense\n\n".to_owned()]),
         Scripted::raw(200, vec!["<html>".to_owned()]),
+        Scripted::raw(200, vec!["<html>".to_owned()]).header("Content-Type", "text/html"),
+        Scripted::raw(404, vec!["404 page not found".to_owned()]),
         // It breaks off in the middle of a call, which must not be made.
         broken.without_last(3),
         bad("{\"code\": "),
@@ -411,6 +413,8 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
     assert_eq!(notes.count(), 3, "{events:?}");
     fails("broke off");
     fails("the stream ended before the answer");
+    fails("/v1/messages is not where models answer: it answers with text/html");
+    fails("/v1/messages is not where models answer: 404, 404 page not found");
     fails("the stream ended before the answer");
     let events = Turn::ask(&server, "go").all();
     assert_eq!(text(&events), "None of it worked.");
