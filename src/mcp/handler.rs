@@ -13,10 +13,11 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::audit::RateLimit;
+use super::audit::{RateLimit, TooManyCalls};
 use super::resources::{MOST_SUBSCRIPTIONS, templates};
 use super::result::rejected;
 use super::session::Session;
@@ -72,7 +73,7 @@ impl Handler {
     }
 
     /// Counts a call.
-    fn count(&self) -> Result<(), Problem> {
+    fn count(&self) -> Result<(), TooManyCalls> {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *limit {
             Some(limit) => limit.count(Instant::now()),
@@ -131,8 +132,13 @@ impl ServerHandler for Handler {
             let text = format!("there is no tool {:?}; there are {names}", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
-        if let Err(problem) = self.count() {
-            return Ok(rejected(problem).await.into());
+        if let Err(refused) = self.count() {
+            let mut result = rejected(refused.problem()).await;
+            let fields = result.structured_content.as_mut();
+            if let Some(error) = fields.and_then(|it| it["error"].as_object_mut()) {
+                error.insert("retry_in_s".to_owned(), json!(refused.retry_in_s));
+            }
+            return Ok(result.into());
         }
         let arguments = request.arguments.unwrap_or_default();
         let cancelled = Arc::new(Notify::new());

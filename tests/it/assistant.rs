@@ -440,23 +440,35 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
 #[test]
 fn a_model_that_goes_round_in_circles_ends() {
     let world = world();
-    let call = json!({"notebook": "t.ipynb"});
-    let model = ModelServer::start(vec![
-        Scripted::calls("c", "notebooks", json!({})),
-        Scripted::calls("c", "get_notebook_state", call),
-    ]);
+    let model = ModelServer::start(vec![Scripted::calls("c", "format_disk", json!({}))]);
     let server = web(&world, &model, &[]);
     let events = Turn::ask(&server, "go").all();
     let message = only(&events, "error")["message"].as_str().expect("a text");
     assert!(message.contains("has sent 50 requests"), "{message}");
-    // No more than 20 calls a minute are made.
-    let refused = events.iter().filter(|(name, value)| {
-        name == "tool_result"
-            && value
-                .to_string()
-                .contains("this server takes 20 calls a minute")
-    });
-    assert_eq!(refused.count(), 30);
+}
+
+#[test]
+fn a_call_beyond_the_limit_of_a_minute_waits() {
+    let world = world();
+    let call = json!({"notebook": "t.ipynb"});
+    let model = ModelServer::start(vec![Scripted::calls("c", "get_notebook_state", call)]);
+    let server = web(&world, &model, &[]);
+    let mut turn = Turn::ask(&server, "go");
+    let events = turn.until("tool_update");
+    let (_, waits) = events.last().expect("an event");
+    let waits = waits.to_string();
+    assert!(
+        waits.contains("this server takes 20 calls a minute"),
+        "{waits}"
+    );
+    let made = events.iter().filter(|(name, _)| name == "tool_result");
+    assert_eq!(made.count(), 20);
+    server.post(&format!("{CHAT}/stop"), json!({})).is(200);
+    assert_eq!(reason(&turn.all()), "stopped");
+    for _ in 0..21 {
+        model.asked();
+    }
+    assert!(!model.was_asked());
 }
 
 #[test]
