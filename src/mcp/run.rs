@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::commands::as_tools;
 use super::result::ToolAnswer;
+use super::turns::Turn;
 use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
 use crate::api::job::{
@@ -52,14 +53,20 @@ pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> Fo
 pub(super) struct RunWatcher<'a> {
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
+    turn: &'a Turn,
     last_line: RefCell<String>,
 }
 
 impl<'a> RunWatcher<'a> {
-    pub(super) fn new(context: &'a RequestContext<RoleServer>, cancelled: &'a Notify) -> Self {
+    pub(super) fn new(
+        context: &'a RequestContext<RoleServer>,
+        cancelled: &'a Notify,
+        turn: &'a Turn,
+    ) -> Self {
         Self {
             context,
             cancelled,
+            turn,
             last_line: RefCell::default(),
         }
     }
@@ -163,6 +170,8 @@ impl JobObserver for RunWatcher<'_> {
     }
 
     fn on_record(&self, _: &Job, last_line: &str) {
+        // The job is in the queue: the next call may follow.
+        self.turn.end();
         last_line.clone_into(&mut self.last_line.borrow_mut());
     }
 
