@@ -82,6 +82,11 @@ pub struct EditAnswer {
 impl Answer for EditAnswer {}
 
 impl EditAnswer {
+    /// Returns the ids of the notebook's cells as they are now, in order.
+    pub fn ids(&self) -> impl Iterator<Item = String> + '_ {
+        ids(&self.document)
+    }
+
     pub(crate) fn of(page: &NotebookFile, outcome: EditOutcome) -> Self {
         let error = (!outcome.conflicts.is_empty()).then(|| {
             let message = "another program saved the same lines during this edit, and they stay";
@@ -132,6 +137,23 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
         Ok(EditAnswer::of(&page, outcome))
     })
     .await
+}
+
+/// Returns the ids of a notebook's cells, in order.
+///
+/// # Errors
+/// No notebook can be chosen, or it cannot be read.
+pub async fn cell_ids(caller: &Caller) -> Result<Vec<String>, Problem> {
+    let page = caller.page().await?;
+    blocking(caller, move |_| {
+        let document = page.read()?;
+        Ok(ids(&document).collect())
+    })
+    .await
+}
+
+fn ids(document: &Document) -> impl Iterator<Item = String> + '_ {
+    document.cells().iter().map(|cell| cell.id().to_owned())
 }
 
 /// Returns what an edit would change. Nothing is written.

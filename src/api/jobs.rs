@@ -274,6 +274,8 @@ pub struct QuestionRequest {
     /// Whether to answer even if no question is known: a front end that has been closed since may have
     /// received it.
     pub force: bool,
+    /// The number of the input request that is meant; `None` is the present one.
+    pub number: Option<u64>,
 }
 
 /// An answer to a question.
@@ -320,11 +322,12 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
     let job = folder.read()?;
     let may_ask = may_ask_unseen(&job);
     let prompt = match job.prompt.clone() {
+        Some(prompt) if request.number.is_some_and(|it| prompt.number != Some(it)) => {
+            return Err(answered_before(&job.id));
+        }
         Some(prompt) => prompt,
-        None if may_ask && request.force => JobPrompt {
-            prompt: String::new(),
-            password: false,
-        },
+        None if request.number.is_some() => return Err(answered_before(&job.id)),
+        None if may_ask && request.force => JobPrompt::default(),
         None => {
             let text = format!("job {} asks nothing: {}", job.id, describe(&job));
             let problem = Problem::new(ProblemKind::Refused, text);
@@ -339,6 +342,12 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
         prompt,
         folder,
     })
+}
+
+/// Returns the problem that a question has been answered, by another client for instance.
+fn answered_before(job: &str) -> Problem {
+    let text = format!("that question of job {job} has been answered");
+    Problem::new(ProblemKind::Conflict, text)
 }
 
 /// Returns the one job of a project that asks something.
@@ -384,7 +393,7 @@ fn unseen_hint(id: &str) -> String {
 /// Answers a question of a job's code.
 ///
 /// # Errors
-/// Its recorder was killed, or the answer could not be handed over.
+/// It has been answered meanwhile, its recorder was killed, or the answer could not be handed over.
 pub async fn reply(_: &Caller, request: ReplyRequest) -> Result<ReplyAnswer, Problem> {
     let ReplyRequest { question, text } = request;
     let JobQuestion {
@@ -393,6 +402,10 @@ pub async fn reply(_: &Caller, request: ReplyRequest) -> Result<ReplyAnswer, Pro
         folder,
     } = question;
     require_recorder(&folder, &job)?;
+    let present = folder.read()?.prompt.and_then(|it| it.number);
+    if prompt.number.is_some() && present != prompt.number {
+        return Err(answered_before(&job));
+    }
     hand_over(&folder, &prompt, text)
         .await
         .map_err(|error| Problem::failed("hand the answer on", &error))?;

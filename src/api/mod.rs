@@ -84,7 +84,7 @@ pub use self::cells::{
 pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
-pub use self::edit::{EditAnswer, EditPolicy, EditRequest, edit, preview_edit};
+pub use self::edit::{EditAnswer, EditPolicy, EditRequest, cell_ids, edit, preview_edit};
 pub use self::events::{EventFollower, EventsRequest, EventsStart, Position, events};
 pub use self::exec::{EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::export::{ExportAnswer, ExportRequest, export};

@@ -24,14 +24,27 @@ pub struct OutputText {
     pub err: String,
     /// What the cell wrote to stdout, its displays and its result.
     pub out: String,
+    /// All of these in the order in which they came, for a text in short; what the cell raised is at the end.
+    #[serde(skip)]
+    pub in_order: Option<String>,
 }
 
 /// How outputs become text.
 pub(crate) struct TextOptions<'a> {
     /// Whether tables, charts and tracebacks are shortened, as agents read them.
     pub(crate) in_short: bool,
+    /// How many characters are shown at most: above [`SHORT_LIMIT`] all similar lines are.
+    pub(crate) limit: Option<usize>,
     /// The command that shows everything.
     pub(crate) more: &'a str,
+}
+
+/// The limit of a text in short. With a greater one a reader wants to read more.
+pub(crate) const SHORT_LIMIT: usize = 6000;
+
+/// Says whether a text in short has only the first and last of many similar lines.
+pub(crate) fn leaves_out_similar_lines(limit: Option<usize>) -> bool {
+    limit.is_none_or(|limit| limit <= SHORT_LIMIT)
 }
 
 /// The outputs of a cell as text that is not cut yet.
@@ -43,6 +56,8 @@ pub(crate) struct UncutText {
     err: String,
     /// What the cell wrote to stdout, its displays and its result.
     out: String,
+    /// What the cell wrote to stderr and stdout, its displays and its result, in order; where that is wanted.
+    both: Option<String>,
     /// What is missing already.
     left_out: OmittedOutput,
 }
@@ -57,17 +72,27 @@ impl UncutText {
     ) -> Self {
         let mut text = Self {
             left_out,
+            both: options.in_short.then(String::new),
             ..Self::default()
         };
         for output in outputs {
             match output {
-                OutputMessage::Stream(it) if it.name == "stderr" => text.err.push_str(&it.text),
-                OutputMessage::Stream(it) => text.out.push_str(&it.text),
+                OutputMessage::Stream(it) => {
+                    let part = match it.name == "stderr" {
+                        true => &mut text.err,
+                        false => &mut text.out,
+                    };
+                    for part in std::iter::once(part).chain(&mut text.both) {
+                        part.push_str(&it.text);
+                    }
+                }
                 OutputMessage::Display(it)
                 | OutputMessage::Update(it)
                 | OutputMessage::Result(it) => {
                     let shown = bundle(it, options.in_short, &mut note);
-                    on_a_line_of_its_own(&mut text.out, &shown);
+                    for part in std::iter::once(&mut text.out).chain(&mut text.both) {
+                        on_a_line_of_its_own(part, &shown);
+                    }
                 }
                 OutputMessage::Error(it) if options.in_short && !it.traceback.is_empty() => {
                     let short = ShortTraceback { more: options.more };
@@ -77,7 +102,11 @@ impl UncutText {
             }
         }
         // A text of which much is missing already is cut, which counts that too.
-        if options.in_short && left_out == OmittedOutput::default() {
+        let leaves_out = options.in_short && leaves_out_similar_lines(options.limit);
+        if leaves_out && left_out == OmittedOutput::default() {
+            if let Some(both) = &mut text.both {
+                *both = without_similar_lines(both, options.more).into_owned();
+            }
             for part in [&mut text.out, &mut text.err] {
                 let short = without_similar_lines(part, options.more).into_owned();
                 text.left_out += OmittedOutput::between(part, &short);
@@ -118,8 +147,20 @@ impl UncutText {
                 false => (text.left_out, OmittedOutput::default()),
             };
             let mut first = share(&text.raised, raised, OmittedOutput::default());
+            // Line breaks between the parts are not cut off.
+            let is_whole = err >= Some(length(&text.err)) && out >= Some(length(&text.out));
+            let both = err.zip(out).map(|(err, out)| err + out);
+            let both = both.map(|both| both.max(limit.filter(|_| is_whole).unwrap_or_default()));
+            let in_order = text.both.as_ref().map(|text_of_both| {
+                let mut in_order = share(text_of_both, both, text.left_out);
+                if !first.is_empty() {
+                    on_a_line_of_its_own(&mut in_order, &first);
+                }
+                in_order
+            });
             first.push_str(&share(&text.err, err, of_err));
             OutputText {
+                in_order,
                 err: first,
                 out: share(&text.out, out, of_out),
             }
@@ -384,6 +425,7 @@ mod tests {
         ];
         let options = TextOptions {
             in_short: false,
+            limit: Some(300),
             more: "more",
         };
         let text = UncutText::of(&outputs, OmittedOutput::default(), &options, note);
@@ -397,6 +439,54 @@ mod tests {
             "{characters}"
         );
         assert_eq!(texts[1], OutputText::default());
+    }
+
+    #[test]
+    fn a_text_in_order_has_what_was_raised_at_the_end() {
+        let raised = KernelException {
+            ename: "E".to_owned(),
+            evalue: "v".to_owned(),
+            traceback: vec!["E: v".to_owned()],
+        };
+        let outputs = [
+            stream("stdout", "one\n"),
+            stream("stderr", "two\n"),
+            stream("stdout", "three"),
+            OutputMessage::Error(raised),
+        ];
+        let options = TextOptions {
+            in_short: true,
+            limit: None,
+            more: "more",
+        };
+        let text = UncutText::of(&outputs, OmittedOutput::default(), &options, note);
+        for limit in [None, Some(SHORT_LIMIT)] {
+            let text = &UncutText::cut(std::slice::from_ref(&text), limit, "more")[0];
+            assert_eq!(text.in_order.as_deref(), Some("one\ntwo\nthree\nE: v\n"));
+            assert_eq!((&*text.out, &*text.err), ("one\nthree", "E: v\ntwo\n"));
+        }
+    }
+
+    #[test]
+    fn with_a_greater_limit_all_similar_lines_are_shown() {
+        let lines: String = (0..400).map(|i| format!("line {i}\n")).collect();
+        let shown = |limit| {
+            let options = TextOptions {
+                in_short: true,
+                limit,
+                more: "more",
+            };
+            let outputs = [stream("stdout", &lines)];
+            let text = UncutText::of(&outputs, OmittedOutput::default(), &options, note);
+            UncutText::cut(&[text], limit, "more").remove(0)
+        };
+        assert!(
+            shown(Some(SHORT_LIMIT))
+                .out
+                .contains("[… 380 similar lines; more …]")
+        );
+        assert_eq!(shown(Some(100_000)).out, lines);
+        assert_eq!(shown(Some(100_000)).in_order, Some(lines.clone()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::output_files::OutputFiles;
-use super::outputs::{self, Image, cut_more, shares};
+use super::outputs::{self, Image, cut_more, leaves_out_similar_lines, shares};
 use crate::notebook::{
     Cell, Json, MimeData, OmittedOutput, Output, OutputKind, ShortTraceback, joined, plain_form,
     readable, without_similar_lines,
@@ -160,7 +160,7 @@ fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<Show
     let loaded = loaded.filter(|(index, output, _)| is_shown(*index) || is_error(output));
     let loaded = loaded.map(|(index, output, raw)| {
         let more = format!("nb cell {} --output {index} shows all", cell.id());
-        let (whole, short) = texts(&output, &raw, &more);
+        let (whole, short) = texts(&output, &raw, &more, limit);
         ShownOutput {
             index,
             text: short.filter(|_| in_short).unwrap_or_else(|| whole.clone()),
@@ -177,9 +177,15 @@ fn is_error(output: &Output) -> bool {
 }
 
 /// Returns the text of an output, and its short form. `more` is the command that shows all.
-fn texts(output: &Output, raw: &Json, more: &str) -> (String, Option<String>) {
+fn texts(
+    output: &Output,
+    raw: &Json,
+    more: &str,
+    limit: Option<usize>,
+) -> (String, Option<String>) {
     let whole = || output.text.clone();
     match output.kind {
+        OutputKind::Stream(_) if !leaves_out_similar_lines(limit) => (whole(), None),
         OutputKind::Stream(_) => {
             let short = without_similar_lines(&output.text, more);
             (whole(), Some(short.into_owned()))

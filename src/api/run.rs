@@ -176,6 +176,7 @@ pub async fn peek(
         OutputsAs::Text | OutputsAs::Events => {
             let text_options = TextOptions {
                 in_short: !caller.is_person && request.limit.is_some(),
+                limit: request.limit,
                 more: &more,
             };
             let text = UncutText::of(

@@ -139,6 +139,22 @@ struct ChunkError {
     message: String,
     #[serde(rename = "type")]
     kind: Option<String>,
+    /// A status, or a word.
+    code: Option<Value>,
+}
+
+impl ChunkError {
+    /// Returns the kind of error: a status if there is one, such as 529, else a word.
+    fn kind(self) -> String {
+        let code = self.code.map(|code| match code {
+            Value::String(code) => code,
+            code => code.to_string(),
+        });
+        match code.filter(|code| self.kind.is_none() || code.parse::<u16>().is_ok()) {
+            Some(code) => code,
+            None => self.kind.unwrap_or_default(),
+        }
+    }
 }
 
 impl OpenAiAnswer {
@@ -155,8 +171,8 @@ impl OpenAiAnswer {
             serde_json::from_str(data).map_err(|error| malformed(error.to_string()))?;
         if let Some(error) = chunk.error {
             return Err(AnswerFault::Reported {
-                kind: error.kind.unwrap_or_default(),
-                text: error.message,
+                text: error.message.clone(),
+                kind: error.kind(),
             });
         }
         let mut pieces = Vec::new();

@@ -135,6 +135,16 @@ pub enum ModelError {
         /// What the provider says.
         text: String,
     },
+    /// There is no such interface at the address.
+    #[error("{url} is not where models answer: {text}")]
+    Address {
+        /// The address.
+        url: String,
+        /// The variable that sets it.
+        variable: &'static str,
+        /// What came from there.
+        text: String,
+    },
     /// The provider is too busy, or the account's limit is reached.
     #[error("{host} takes no more requests now ({status}): {text}")]
     Busy {
@@ -178,6 +188,12 @@ impl ModelError {
             Self::Connection { .. } | Self::Busy { .. } | Self::Broken { .. } => {
                 "what was done is kept: send the message again"
             }
+            Self::Address { variable, .. } => match *variable {
+                "OPENAI_BASE_URL" => {
+                    "look at OPENAI_BASE_URL, which ends in /v1 at most servers, and start `nb web` again"
+                }
+                _ => "look at ANTHROPIC_BASE_URL, and start `nb web` again",
+            },
             Self::Key { .. } => "set another key and start `nb web` again",
             Self::Refused { .. } => {
                 "a new conversation is shorter: DELETE of the chat, or \"New\" on the page"
@@ -347,32 +363,55 @@ impl Provider {
         }
         let pause = response.headers().get(RETRY_AFTER);
         let pause = pause.and_then(|it| it.to_str().ok()?.trim().parse().ok());
-        let text = failure(response).await;
+        let failure = Failure::read(response).await;
         Err((
-            self.refusal(status, model, text),
+            self.refusal(status, model, failure),
             pause.map(Duration::from_secs),
         ))
     }
 
-    fn refusal(&self, status: StatusCode, model: &str, text: String) -> ModelError {
+    fn refusal(&self, status: StatusCode, model: &str, failure: Failure) -> ModelError {
         let host = self.host();
+        let names_model = failure.names_model();
+        let text = failure.text;
         match status.as_u16() {
             401 | 403 => ModelError::Key {
                 host,
                 variable: self.interface.facts().key,
                 text,
             },
-            404 => ModelError::Model {
+            404 if names_model => ModelError::Model {
                 host,
                 model: model.to_owned(),
                 text,
             },
-            status @ (429 | 500 | 502 | 503 | 504 | 529) => ModelError::Busy { host, status, text },
+            404 | 405 => self.wrong_address(format!("{}, {text}", status.as_u16())),
+            status if is_busy(status) => ModelError::Busy { host, status, text },
             status => ModelError::Refused {
                 host,
                 kind: status.to_string(),
                 text,
             },
+        }
+    }
+
+    fn wrong_address(&self, text: String) -> ModelError {
+        ModelError::Address {
+            url: self.url.to_string(),
+            variable: self.interface.facts().base,
+            text,
+        }
+    }
+
+    /// Returns the error that an answer is which is no stream of events.
+    async fn no_stream(&self, response: Response, content_type: &str) -> ModelError {
+        let failure = Failure::read(response).await;
+        match failure.error {
+            Some(error) => self.model_error(AnswerFault::Reported {
+                kind: error,
+                text: failure.text,
+            }),
+            None => self.wrong_address(format!("it answers with {content_type}")),
         }
     }
 
@@ -385,6 +424,13 @@ impl Provider {
             host: self.host(),
             why,
         };
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|it| it.to_str().ok());
+        let content_type = content_type.and_then(|it| it.split(';').next());
+        if let Some(other @ ("text/html" | "application/json")) = content_type {
+            let other = other.to_owned();
+            return Err(self.no_stream(response, &other).await);
+        }
         let mut left = LONGEST;
         let parts = futures_util::stream::unfold(response, |mut response| async {
             let part = response.chunk().await.transpose()?;
@@ -421,22 +467,25 @@ impl Provider {
     fn model_error(&self, fault: AnswerFault) -> ModelError {
         let host = self.host();
         match fault {
-            AnswerFault::Reported { kind, text } => match kind.as_str() {
-                "overloaded_error" => ModelError::Busy {
-                    host,
-                    status: 529,
-                    text,
-                },
-                "rate_limit_error" => ModelError::Busy {
-                    host,
-                    status: 429,
-                    text,
-                },
-                _ => ModelError::Refused { host, kind, text },
-            },
+            AnswerFault::Reported { kind, text } => {
+                let status = match kind.as_str() {
+                    "overloaded_error" => Some(529),
+                    "rate_limit_error" => Some(429),
+                    other => other.parse().ok().filter(|status| is_busy(*status)),
+                };
+                match status {
+                    Some(status) => ModelError::Busy { host, status, text },
+                    None => ModelError::Refused { host, kind, text },
+                }
+            }
             AnswerFault::Malformed(why) => ModelError::Broken { host, why },
         }
     }
+}
+
+/// Returns whether a status means that a later request may succeed.
+fn is_busy(status: u16) -> bool {
+    matches!(status, 429 | 500 | 502 | 503 | 504 | 529)
 }
 
 /// The reader of an answer's events.
@@ -473,24 +522,56 @@ fn pass_on(pieces: Vec<AnswerPiece>, take: &mut impl FnMut(AnswerPiece)) -> Opti
     None
 }
 
-/// Returns what a provider says went wrong, as one line.
-async fn failure(mut response: Response) -> String {
-    let mut bytes = Vec::new();
-    while let Ok(Some(part)) = response.chunk().await {
-        let room = LONGEST_FAILURE - bytes.len();
-        bytes.extend_from_slice(&part[..part.len().min(room)]);
-        if part.len() >= room {
-            break;
+/// What a provider says went wrong.
+struct Failure {
+    /// The text, as one line.
+    text: String,
+    /// The kind of error, if the answer is a JSON object that reports one; may be empty.
+    error: Option<String>,
+}
+
+impl Failure {
+    async fn read(mut response: Response) -> Self {
+        let mut bytes = Vec::new();
+        while let Ok(Some(part)) = response.chunk().await {
+            let room = LONGEST_FAILURE - bytes.len();
+            bytes.extend_from_slice(&part[..part.len().min(room)]);
+            if part.len() >= room {
+                break;
+            }
+        }
+        Self::of(&bytes)
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let error = &body["error"];
+        let texts = [&error["message"], error, &body["message"], &body["detail"]];
+        let message = texts.into_iter().find_map(Value::as_str);
+        let is_error = !error.is_null() || body["object"] == "error";
+        let words = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let kind = [&error["type"], &error["code"], &body["code"]];
+        let kind = kind.into_iter().find_map(words).unwrap_or_default();
+        let message = message.map_or_else(|| String::from_utf8_lossy(bytes), Into::into);
+        let spaced = message
+            .split_whitespace()
+            .flat_map(|word| [word, " "])
+            .collect::<String>();
+        let line = spaced.trim_end().chars().filter(|c| !c.is_control());
+        Self {
+            text: line.take(300).collect(),
+            error: is_error.then_some(kind),
         }
     }
-    let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let message = body["error"]["message"].as_str().or(body["error"].as_str());
-    let message = message.map(str::to_owned);
-    let message = message.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-    let words = message.split_whitespace().flat_map(|word| [word, " "]);
-    let line: String = words.collect();
-    let line = line.trim_end().chars().filter(|c| !c.is_control());
-    line.take(300).collect()
+
+    /// Returns whether it is an error about the model, not about the address.
+    fn names_model(&self) -> bool {
+        self.error.is_some() && self.text.to_ascii_lowercase().contains("model")
+    }
 }
 
 /// Returns whether an address is one of this machine.
@@ -551,6 +632,32 @@ mod tests {
         let base = Interface::Anthropic.facts().default_base;
         let provider = Provider::of(Interface::Anthropic, base, Some(&key), "m").unwrap();
         assert!(!format!("{provider:?}").contains("sk-secret"));
+    }
+
+    #[test]
+    fn only_an_error_about_the_model_names_the_model() {
+        let base = "http://localhost:1/v1";
+        let provider = Provider::of(Interface::OpenAi, base, None, "m").unwrap();
+        let error = |status: u16, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = Failure::of(body.as_bytes());
+            provider.refusal(status, "m", failure).to_string()
+        };
+        let wrong = "http://localhost:1/v1/chat/completions is not where models answer: 404, ";
+        for (body, expected) in [
+            (
+                r#"{"error": {"message": "The model `m` does not exist"}}"#,
+                "localhost has no model \"m\": The model `m` does not exist".to_owned(),
+            ),
+            (
+                r#"{"object": "error", "message": "model m not found", "code": 404}"#,
+                "localhost has no model \"m\": model m not found".to_owned(),
+            ),
+            ("404 page not found", format!("{wrong}404 page not found")),
+            (r#"{"detail": "Not Found"}"#, format!("{wrong}Not Found")),
+        ] {
+            assert_eq!(error(404, body), expected);
+        }
     }
 
     #[test]

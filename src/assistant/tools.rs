@@ -124,12 +124,34 @@ impl Tools {
         !self.service.is_closed()
     }
 
-    /// Calls a tool. `progress` gets the last line of output of a cell that runs, every five seconds. A call that is
+    /// Calls a tool; waits first if the server takes no more calls now. `progress` gets the last line of output of a cell that runs, every five seconds. A call that is
     /// stopped interrupts its cell.
     pub(super) async fn call(
         &self,
         call: &ModelCall,
         progress: impl Fn(String),
+        stop: &Notify,
+    ) -> CallOutcome {
+        loop {
+            let outcome = self.call_once(call, &progress, stop).await;
+            let Some(seconds) = outcome.retry_in_s() else {
+                return outcome;
+            };
+            progress(format!(
+                "waits {seconds} s: {}",
+                outcome.result.text.trim_end()
+            ));
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(seconds)) => {}
+                () = stop.notified() => return CallOutcome::stopped(call),
+            }
+        }
+    }
+
+    async fn call_once(
+        &self,
+        call: &ModelCall,
+        progress: &impl Fn(String),
         stop: &Notify,
     ) -> CallOutcome {
         if let Some(fault) = &call.fault {
@@ -183,6 +205,11 @@ impl Tools {
 }
 
 impl CallOutcome {
+    /// Returns after how many seconds the server takes the call, if it was one too many.
+    fn retry_in_s(&self) -> Option<u64> {
+        self.fields.as_ref()?["error"]["retry_in_s"].as_u64()
+    }
+
     fn failed(call: &ModelCall, text: String) -> Self {
         Self {
             result: ToolResult {

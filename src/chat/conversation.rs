@@ -76,6 +76,26 @@ impl CellError {
     }
 }
 
+/// What helps if an agent of the chat has ended.
+const STARTS_AGAIN: &str = "the next message starts it again";
+
+/// What helps if an agent cannot be started.
+const STARTS_ANOTHER: &str =
+    "%agent start NAME|COMMAND starts another one; %agent list shows which";
+
+impl CellError {
+    /// Returns the error of an agent that was to be added to the chat, and is not in it.
+    fn of_start(error: AgentError) -> Self {
+        let mut error = Self::from(error);
+        for line in &mut error.lines {
+            if line == STARTS_AGAIN {
+                STARTS_ANOTHER.clone_into(line);
+            }
+        }
+        error
+    }
+}
+
 impl From<AgentError> for CellError {
     fn from(error: AgentError) -> Self {
         let message = error.to_string();
@@ -85,11 +105,8 @@ impl From<AgentError> for CellError {
             lines: lines.iter().map(|line| format!("  {line}")).collect(),
         };
         match &error {
-            AgentError::Start { .. } => Self::new("AgentNotStarted", message)
-                .hint("%agent start NAME|COMMAND starts another one; %agent list shows which"),
-            AgentError::Gone { end, .. } => {
-                with_lines("AgentGone", &end.lines).hint("the next message starts it again")
-            }
+            AgentError::Start { .. } => Self::new("AgentNotStarted", message).hint(STARTS_ANOTHER),
+            AgentError::Gone { end, .. } => with_lines("AgentGone", &end.lines).hint(STARTS_AGAIN),
             AgentError::Silent { end, .. } => with_lines("AgentSilent", &end.lines),
             AgentError::Login { ways, .. } => {
                 let ways = ways.iter();
@@ -443,7 +460,7 @@ impl Conversation {
             self.agents.push(added);
             self.stored.current = Some(name);
         }
-        start?;
+        start.map_err(CellError::of_start)?;
         Ok(note.map_or_else(String::new, |note| note + "\n"))
     }
 

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::mpsc as blocking;
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Mutex, mpsc};
 
@@ -61,8 +63,8 @@ pub(crate) async fn reader_gone() {
 
 /// Lines that the user types, one for each question.
 ///
-/// Reading cannot be cancelled, so a thread does it. A line whose question is no longer open answers the
-/// next one. Nothing is read ahead: later input belongs to the shell.
+/// Reading cannot be cancelled, so a thread does it. Nothing is read
+/// ahead: later input belongs to the shell.
 pub(crate) struct Lines {
     requests: blocking::Sender<()>,
     typed: Mutex<mpsc::UnboundedReceiver<Option<String>>>,
@@ -110,6 +112,15 @@ impl Lines {
             let _ = writeln!(stderr);
         }
         line.flatten()
+    }
+
+    /// Drops what was typed for a question that is no longer open: it would answer the next one.
+    pub(crate) fn discard(&self) {
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        let typed = self.typed.try_lock();
+        if typed.is_ok_and(|mut typed| typed.try_recv().is_ok()) {
+            self.reading.set(false);
+        }
     }
 }
 

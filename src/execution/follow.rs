@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::project::FolderWatch;
 use crate::project::jobs::{
-    EVENTS, Job, JobFolder, JobMessage, JobState, NoJob, OVER, READ_BYTES, RECORD,
+    EVENTS, Job, JobFolder, JobMessage, JobPrompt, JobState, NoJob, OVER, READ_BYTES, RECORD,
 };
 
 /// The pause between two reads of a short job.
@@ -185,10 +185,28 @@ fn is_behind_a_question(folder: &JobFolder, job: &Job) -> bool {
 }
 
 /// Says whether the job is so old that its recorder should have started.
-fn should_be_recorded(job: &Job) -> bool {
+pub(super) fn should_be_recorded(job: &Job) -> bool {
     let age = Timestamp::now().duration_since(job.asked_at);
     age.unsigned_abs() > RECORDER_START || job.generation.is_some()
 }
+
+/// Waits until a job no longer asks this: it was answered, also by others, or interrupted, or the job is over. Cancel
+/// safe.
+pub async fn wait_until_answered(folder: &JobFolder, prompt: &JobPrompt) {
+    let mut watch = FolderWatch::begin(&[folder.path()], UNWATCHED_PAUSE);
+    let asks = || {
+        folder
+            .read()
+            .is_ok_and(|job| job.prompt.as_ref() == Some(prompt))
+    };
+    while asks() {
+        let is_record = |name: Option<&str>| name.is_none_or(|name| name == RECORD);
+        let _ = tokio::time::timeout(QUESTION_CHECK, watch.changed(is_record)).await;
+    }
+}
+
+/// How often to check in any case whether a question is open: changes from another machine are not reported.
+const QUESTION_CHECK: Duration = Duration::from_millis(500);
 
 /// Waits until the recorder of a job has handled all requests, or has ended.
 pub(super) async fn wait_until_handled(folder: &JobFolder) {

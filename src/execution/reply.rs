@@ -21,13 +21,17 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: u64 = 1 << 20;
 
-/// Answers a job's input request, and waits until its recorder has the answer.
+/// Answers a job's input request, and waits until its recorder has the answer. The recorder drops an answer to another
+/// request than the present one.
 ///
 /// # Errors
 /// The answer could not be passed on.
 pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::Result<()> {
     if !prompt.password {
-        folder.request(&RecorderRequest::Reply { text })?;
+        folder.request(&RecorderRequest::Reply {
+            text,
+            prompt: prompt.number,
+        })?;
         wait_until_taken(folder).await;
         return Ok(());
     }
@@ -42,6 +46,7 @@ pub async fn reply(folder: &JobFolder, prompt: &JobPrompt, text: String) -> io::
     let _guard = RemovedSocket(&socket);
     folder.request(&RecorderRequest::Secret {
         socket: socket.clone(),
+        prompt: prompt.number,
     })?;
     let handed_over = async {
         let (mut stream, _) = listener.accept().await?;
@@ -100,11 +105,12 @@ mod tests {
         let prompt = JobPrompt {
             prompt: String::new(),
             password: true,
+            number: Some(1),
         };
         let takes = async {
             loop {
                 if let Some((file, request)) = folder.requests().pop() {
-                    let RecorderRequest::Secret { socket } = request else {
+                    let RecorderRequest::Secret { socket, .. } = request else {
                         panic!("{request:?}");
                     };
                     let text = std::fs::read_to_string(&file).unwrap();

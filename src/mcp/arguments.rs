@@ -90,9 +90,9 @@ pub(super) struct ReadCell {
     /// Include outputs; true by default
     #[serde(alias = "include_outputs")]
     pub(super) outputs: Option<bool>,
-    /// Characters of output at most; 6000 by default
+    /// Characters of output; 6000 by default
     pub(super) limit: Option<usize>,
-    /// Pixels of an image's longer side at most
+    /// Longest side of images, in pixels
     pub(super) image_size: Option<u32>,
 }
 
@@ -115,13 +115,13 @@ pub(super) struct CreateCell {
     #[serde(rename = "type", alias = "cell_type")]
     #[schemars(with = "Option<CellKind>")]
     pub(super) cell_type: Option<CellType>,
-    /// Cell that it comes after; without a place it is added at the end
+    /// Cell that it comes after
     #[serde(alias = "after_cell", alias = "after_cell_id")]
     pub(super) after: Option<CellName>,
     /// Cell that it comes before
     #[serde(alias = "before_cell", alias = "before_cell_id")]
     pub(super) before: Option<CellName>,
-    /// Index that it takes, from 0
+    /// Its index, from 0; -1 is the end
     #[serde(alias = "position", alias = "cell_index")]
     pub(super) index: Option<i64>,
     /// Run it
@@ -151,20 +151,20 @@ pub(super) struct UpdateCell {
         deserialize_with = "some_text"
     )]
     pub(super) source: Option<String>,
-    /// Instead of source: a part of the text that is there exactly once
+    /// Instead of source: a part that occurs exactly once
     #[serde(alias = "old")]
     pub(super) old_string: Option<String>,
     /// The part's new text
     #[serde(alias = "new")]
     pub(super) new_string: Option<String>,
-    /// Replace old_string wherever it is
+    /// Replace it everywhere
     #[serde(default)]
     pub(super) replace_all: bool,
     /// New cell type
     #[serde(rename = "type", alias = "cell_type")]
     #[schemars(with = "Option<CellKind>")]
     pub(super) cell_type: Option<CellType>,
-    /// Refuse unless the cell has this revision
+    /// Refuse unless it has this revision
     #[serde(alias = "if_rev")]
     pub(super) expected_revision: Option<String>,
     /// Overwrite what others changed
@@ -188,7 +188,7 @@ pub(super) struct DeleteCell {
     /// Cell, or list of cells
     #[serde(alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Cells,
-    /// Refuse unless the one cell has this revision
+    /// Refuse unless it has this revision
     #[serde(alias = "if_rev")]
     pub(super) expected_revision: Option<String>,
     /// Delete even what others changed
@@ -220,7 +220,7 @@ pub(super) struct RunCell {
     /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Cell, or list of cells, which run in the order of the notebook
+    /// Cell, or list of cells, run in the notebook's order
     #[serde(default, alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Option<Cells>,
     /// All code cells
@@ -231,17 +231,18 @@ pub(super) struct RunCell {
     pub(super) stale: bool,
     /// Also the stale cells that these need, or all that need these
     pub(super) with: Option<RelatedCells>,
-    /// Instead of cells: code, which is not put into the notebook
+    /// Instead of cells: code, not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
-    /// Seconds to wait, 45 by default; after that the run goes on
+    /// Seconds to wait; 45 by default. Clients may cancel at 60 s, which interrupts: for long runs wait: false and
+    /// get_run_status
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
     /// false: start it and return its run_id
     pub(super) wait: Option<bool>,
-    /// Characters of output at most; 6000 by default
+    /// Characters of output; 6000 by default
     pub(super) limit: Option<usize>,
-    /// Pixels of an image's longer side at most
+    /// Longest side of images, in pixels
     pub(super) image_size: Option<u32>,
 }
 
@@ -262,7 +263,7 @@ pub(super) struct GetRunStatus {
     /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Run; without it your oldest one that is not over
+    /// Run; else your oldest open one, or the latest
     #[serde(alias = "job")]
     pub(super) run_id: Option<String>,
     /// Seconds to wait for its end; 0 by default
@@ -271,7 +272,7 @@ pub(super) struct GetRunStatus {
     /// All its output, not only what is new to you
     #[serde(default)]
     pub(super) all: bool,
-    /// Characters of output at most; 6000 by default
+    /// Characters of output; 6000 by default
     pub(super) limit: Option<usize>,
 }
 
@@ -346,6 +347,9 @@ pub(super) struct History {
     pub(super) revision: Option<String>,
     /// For undo: which edit, if not your last one
     pub(super) op: Option<String>,
+    /// Overwrite what others changed
+    #[serde(default)]
+    pub(super) force: bool,
     /// For log and versions: entries at most; 20 by default
     pub(super) limit: Option<usize>,
 }

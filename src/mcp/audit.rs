@@ -149,7 +149,7 @@ impl RateLimit {
     ///
     /// # Errors
     /// There were too many; the call is not counted.
-    pub(super) fn count(&mut self, now: Instant) -> Result<(), Problem> {
+    pub(super) fn count(&mut self, now: Instant) -> Result<(), TooManyCalls> {
         let is_old = |at: &Instant| now.duration_since(*at) >= Self::SPAN;
         while self.calls.front().is_some_and(is_old) {
             self.calls.pop_front();
@@ -157,16 +157,33 @@ impl RateLimit {
         match self.calls.front() {
             Some(first) if self.calls.len() >= self.limit => {
                 let left = Self::SPAN.saturating_sub(now.duration_since(*first));
-                let seconds = left.as_secs_f64().ceil();
-                let text = format!("this server takes {} calls a minute", self.limit);
-                Err(Problem::new(ProblemKind::Refused, text)
-                    .hint(format!("retry in {seconds:.0} s")))
+                Err(TooManyCalls {
+                    limit: self.limit,
+                    retry_in_s: left.as_secs() + u64::from(left.subsec_nanos() > 0),
+                })
             }
             _ => {
                 self.calls.push_back(now);
                 Ok(())
             }
         }
+    }
+}
+
+/// A call beyond the limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TooManyCalls {
+    limit: usize,
+    /// After how many seconds there may be another call.
+    pub(super) retry_in_s: u64,
+}
+
+impl TooManyCalls {
+    /// Returns it as a problem.
+    pub(super) fn problem(self) -> Problem {
+        let text = format!("this server takes {} calls a minute", self.limit);
+        let hint = format!("retry in {} s", self.retry_in_s);
+        Problem::new(ProblemKind::Refused, text).hint(hint)
     }
 }
 
@@ -182,7 +199,7 @@ mod tests {
         limit.count(started).unwrap();
         limit.count(after(10)).unwrap();
         let refused = limit.count(after(15)).unwrap_err();
-        assert_eq!(refused.hints, ["retry in 45 s"]);
+        assert_eq!(refused.problem().hints, ["retry in 45 s"]);
         limit.count(after(60)).unwrap();
         assert!(limit.count(after(69)).is_err());
         limit.count(after(70)).unwrap();

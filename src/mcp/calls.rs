@@ -20,6 +20,7 @@ use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
 use super::tools::ToolName;
+use super::turns::Turn;
 use crate::api::caller::Caller;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
@@ -53,6 +54,7 @@ impl Session {
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
         cancelled: &Notify,
+        turn: Turn,
     ) -> CallToolResult {
         let call = Call {
             session: self,
@@ -60,6 +62,7 @@ impl Session {
             arguments,
             context,
             cancelled,
+            turn,
         };
         match tool {
             ToolName::Notebooks => call.notebooks().await,
@@ -87,14 +90,18 @@ struct Call<'a> {
     arguments: JsonObject,
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
+    turn: Turn,
 }
 
 /// The parts of a call that a tool needs.
 struct Request<'a, T> {
     session: &'a Session,
+    /// The notebook's path.
+    notebook: &'a Path,
     caller: &'a Caller,
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
+    turn: &'a Turn,
     arguments: T,
 }
 
@@ -123,19 +130,21 @@ impl Call<'_> {
         );
         let prepared = read::<T>(self.arguments).and_then(|arguments| {
             let notebook = self.session.root().notebook(arguments.notebook())?;
-            let caller = self.session.caller(Some(notebook), self.context)?;
-            Ok((arguments, caller))
+            let caller = self.session.caller(Some(notebook.clone()), self.context)?;
+            Ok((arguments, notebook, caller))
         });
-        let (arguments, caller) = match prepared {
+        let (arguments, notebook, caller) = match prepared {
             Ok(prepared) => prepared,
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
         };
         caller.notice().await;
         let outcome = tool(Request {
             session: self.session,
+            notebook: &notebook,
             caller: &caller,
             context: self.context,
             cancelled: self.cancelled,
+            turn: &self.turn,
             arguments,
         });
         let outcome = outcome.await;
@@ -241,6 +250,13 @@ async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<To
         ..CellsRequest::default()
     };
     let answer = api::cells(request.caller, cells).await?;
+    // With `since` the answer says what has become of the other cells.
+    let ids = match since {
+        None => answer.cells.iter().map(|cell| cell.id.clone()).collect(),
+        Some(_) => api::cell_ids(request.caller).await?,
+    };
+    let positions = request.session.positions();
+    positions.set(request.notebook, ids.into_iter());
     let text = text::cells::text(&answer, since);
     Ok(ToolAnswer::of(request.caller, &answer, text).await)
 }
@@ -257,6 +273,10 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
         },
     };
     let answer = api::cell(request.caller, cell).await?;
+    let positions = request.session.positions();
+    for cell in &answer.cells {
+        positions.see(request.notebook, cell.index, &cell.id);
+    }
     let text = text::cell::text(&answer, str::to_owned);
     let mut tool_answer = ToolAnswer::of(request.caller, &answer, text).await;
     tool_answer.images = answer
@@ -279,7 +299,8 @@ async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Pro
     let operation = Operation::Insert {
         after: selector(&arguments.after),
         before: selector(&arguments.before),
-        at: arguments.index,
+        // At other servers -1 is the end.
+        at: arguments.index.filter(|index| *index != -1),
         id: None,
         cell_type: arguments.cell_type,
         source: arguments.source.clone(),
@@ -373,6 +394,11 @@ async fn edit<T>(
         // A call with a bad argument writes nothing.
         caller.wait(timeout_s)?;
     }
+    let positions = request.session.positions();
+    if !policy.force {
+        let ids = api::cell_ids(caller).await?;
+        positions.check(request.notebook, &operations, &ids)?;
+    }
     let edit = EditRequest {
         is_list: operations.len() > 1,
         operations,
@@ -381,9 +407,10 @@ async fn edit<T>(
     let names_revision = edit.operations.iter().any(|it| if_rev(it).is_some());
     let answer = api::edit(caller, edit).await;
     let answer = answer.map_err(|problem| repeatable(problem, names_revision))?;
+    positions.set(request.notebook, answer.ids());
     let text = edited(&answer);
     if let Some(timeout_s) = run_timeout {
-        let watcher = RunWatcher::new(request.context, request.cancelled);
+        let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
         let follow = follow_options(timeout_s, None);
         let run = api::exec_edited(caller, &answer, follow, &watcher);
         if let Some(ran) = watcher.watch(run).await?
@@ -443,7 +470,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
         ..
     } = request.arguments;
     let follow = (wait != Some(false)).then(|| follow_options(timeout_s, limit));
-    let watcher = RunWatcher::new(request.context, request.cancelled);
+    let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
     let caller = request.caller;
     if let Some(code) = code {
         if cell.is_some() || all || stale || with.is_some() {
@@ -491,6 +518,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
 
 async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer, Problem> {
     let arguments = request.arguments;
+    let is_named = arguments.run_id.is_some();
     let wait = WaitRequest {
         job: arguments.run_id,
         all: arguments.all,
@@ -504,8 +532,13 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
         answer = api::wait(request.caller, wait, &api::job::Unobserved) => answer?,
         () = request.cancelled.notified() => return Err(Problem::new(ProblemKind::StillRunning, "cancelled")),
     };
+    let record = &answer.record;
+    let whose = match is_named || record.actor() == request.caller.by() {
+        true => String::new(),
+        false => format!("run {} of {}\n", answer.job, record.by),
+    };
     let run = api::job::RunAnswer::Followed(Box::new(answer));
-    Ok(run_answer(request.caller, &run, &run, String::new()).await)
+    Ok(run_answer(request.caller, &run, &run, whose).await)
 }
 
 async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, Problem> {
@@ -518,6 +551,7 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
     let question = QuestionRequest {
         job: run_id,
         force: false,
+        number: None,
     };
     let question = api::question(request.caller, question).await?;
     let job = question.job.clone();
@@ -527,7 +561,7 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
         all: false,
         follow: follow_options(timeout_s, None),
     };
-    let watcher = RunWatcher::new(request.context, request.cancelled);
+    let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
     let answer = watcher
         .watch(api::wait(request.caller, wait, &watcher))
         .await?;
@@ -618,7 +652,10 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
         let cell = arguments.cell.as_ref().map(|cell| cell.selector());
         cell.ok_or_else(|| Problem::new(ProblemKind::Usage, "which cell is meant?"))
     };
-    let policy = EditPolicy::default();
+    let policy = EditPolicy {
+        force: arguments.force,
+        ..EditPolicy::default()
+    };
     match arguments.action {
         HistoryAction::Log => {
             let log = LogRequest {
@@ -653,6 +690,8 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
         HistoryAction::Undo => {
             let op = arguments.op.clone();
             let answer = api::undo(caller, UndoRequest { op, policy }).await?;
+            let positions = request.session.positions();
+            positions.set(request.notebook, answer.edit.ids());
             let text = format!("took back {}\n{}", answer.undone.op, edited(&answer.edit));
             let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
             tool_answer.op = answer.edit.op;
@@ -665,6 +704,8 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
                 policy,
             };
             let answer = api::restore(caller, restore).await?;
+            let positions = request.session.positions();
+            positions.set(request.notebook, answer.edit.ids());
             let text = edited(&answer.edit);
             let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
             tool_answer.op = answer.edit.op;

@@ -33,7 +33,7 @@ const TOOLS: [(&str, &str); 20] = [
 
 /// Options of these commands, each with the tool's argument: one that ends with a colon has the next word as its
 /// value, and an empty one is left out.
-const ARGUMENTS: [(&str, &str, &str); 19] = [
+const ARGUMENTS: [(&str, &str, &str); 20] = [
     ("apply", "--force", "force: true"),
     ("cell", "--source-only", ""),
     ("cell", "--output", "with a greater limit, output"),
@@ -50,19 +50,29 @@ const ARGUMENTS: [(&str, &str, &str); 19] = [
     ("restart", "--force", "force: true"),
     ("rm", "--force", "force: true"),
     ("shutdown", "--force", "force: true"),
+    ("undo", "--force", "force: true"),
     ("vars", "--all", ""),
     ("wait", "--all", "all: true"),
     ("wait", "--stream", ""),
 ];
 
 /// Other texts, each with what a client reads in its place.
-const PHRASES: [(&str, &str); 5] = [
+const PHRASES: [(&str, &str); 8] = [
     ("--all replaces it", "replace_all: true replaces it"),
+    ("--all, --from, --to or --replay", "all"),
     ("--force", "force: true"),
     ("--kernel NAME or --python PATH", "kernel or python"),
+    ("--kernel ", "kernel: "),
+    ("--python PATH", "python"),
     ("; --all lists functions and modules too", ""),
     ("; --limit 0 lists all", ""),
 ];
+
+/// A sentence about a command that no tool does, and what a client reads in its place.
+const LISTS_JOBS: (&str, &str) = (
+    "nb jobs lists them",
+    "the answer that began it has its run_id",
+);
 
 /// A command up to the end of its sentence, with what joins it to the command before it.
 static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -75,6 +85,7 @@ pub(super) fn as_tools(text: &str) -> String {
     let Some(command) = &*COMMAND else {
         return text.to_owned();
     };
+    let text = &text.replace(LISTS_JOBS.0, LISTS_JOBS.1);
     let mut rewritten = String::with_capacity(text.len());
     let mut end = 0;
     for found in command.captures_iter(text) {
@@ -198,6 +209,26 @@ mod tests {
                 "read_cell -1 (or read_cell 3f2c)",
             ),
             ("the nbformat", "the nbformat"),
+            (
+                "to take it back over that: nb undo a.ipynb 7f3a --force",
+                "to take it back over that: history undo a.ipynb 7f3a force: true",
+            ),
+            (
+                "nb jobs lists them",
+                "the answer that began it has its run_id",
+            ),
+            (
+                "by themselves and by --all, --from, --to or --replay",
+                "by themselves and by all",
+            ),
+            (
+                "name another with --python PATH",
+                "name another with python",
+            ),
+            (
+                "another kernel can be named with --kernel NAME or --python PATH",
+                "another kernel can be named with kernel or python",
+            ),
         ] {
             assert_eq!(as_tools(hint), expected);
         }

@@ -2,24 +2,29 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Implementation,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    RequestId, ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CustomRequest,
+    CustomResult, ErrorCode, Implementation, JsonObject, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::audit::RateLimit;
+use super::audit::{RateLimit, TooManyCalls};
 use super::resources::{MOST_SUBSCRIPTIONS, templates};
 use super::result::rejected;
 use super::session::Session;
+use super::tools::ToolName;
+use super::turns::{Turn, Turns};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::text;
 
@@ -28,7 +33,8 @@ const INSTRUCTIONS: &str = "\
 Notebooks with live kernels, shared with people at VS Code or JupyterLab. Name the notebook in each call. \
 A cell is its id (a beginning of 3 characters is enough), or its index as a number. Variables, outputs and \
 edits are the same for all: answers say what others did meanwhile. A run that goes on after its timeout has a \
-run_id: get_run_status follows it. Nothing is lost if a call is cancelled: that interrupts what it runs.";
+run_id: get_run_status follows it. Cancelling a call interrupts what it runs, and some clients cancel after 60 s: \
+run what takes longer with wait: false.";
 
 /// Receives the requests of one client.
 pub(super) struct Handler {
@@ -36,6 +42,7 @@ pub(super) struct Handler {
     /// The calls that are under way; each is notified if the client cancels it.
     calls: Mutex<HashMap<RequestId, Arc<Notify>>>,
     limit: Mutex<Option<RateLimit>>,
+    turns: Turns,
     /// What the client is subscribed to, by URI.
     subscriptions: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
     versions: Cow<'static, [ProtocolVersion]>,
@@ -48,6 +55,7 @@ impl Handler {
         Self {
             calls: Mutex::default(),
             limit: session.rate().map(RateLimit::new).into(),
+            turns: Turns::default(),
             session,
             subscriptions: Mutex::default(),
             versions: Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS),
@@ -71,8 +79,18 @@ impl Handler {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for a call's turn, if it has one.
+    async fn turn(&self, tool: ToolName, arguments: &JsonObject) -> Turn {
+        let notebook = tool.turn_at(arguments).map(Path::new);
+        let notebook = notebook.and_then(|it| self.session.root().notebook(it).ok());
+        match notebook {
+            Some(notebook) => self.turns.next(notebook).await,
+            None => Turn::default(),
+        }
+    }
+
     /// Counts a call.
-    fn count(&self) -> Result<(), Problem> {
+    fn count(&self) -> Result<(), TooManyCalls> {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *limit {
             Some(limit) => limit.count(Instant::now()),
@@ -131,19 +149,56 @@ impl ServerHandler for Handler {
             let text = format!("there is no tool {:?}; there are {names}", request.name);
             return Err(ErrorData::invalid_params(text, None));
         };
-        if let Err(problem) = self.count() {
-            return Ok(rejected(problem).await.into());
+        if let Err(refused) = self.count() {
+            let mut result = rejected(refused.problem()).await;
+            let fields = result.structured_content.as_mut();
+            if let Some(error) = fields.and_then(|it| it["error"].as_object_mut()) {
+                error.insert("retry_in_s".to_owned(), json!(refused.retry_in_s));
+            }
+            return Ok(result.into());
         }
-        let arguments = request.arguments.unwrap_or_default();
+        let mut arguments = request.arguments.unwrap_or_default();
+        tool.add_defaults(&request.name, &mut arguments);
         let cancelled = Arc::new(Notify::new());
         let id = context.id.clone();
         self.calls().insert(id.clone(), cancelled.clone());
-        let work = self.session.on_worker(async move |session| {
-            session.call(tool, arguments, &context, &cancelled).await
-        });
-        let result = work.await;
+        let call = async {
+            let turn = tokio::select! {
+                turn = self.turn(tool, &arguments) => turn,
+                () = cancelled.notified() => {
+                    let problem = Problem::new(ProblemKind::StillRunning, "cancelled");
+                    return Ok(rejected(problem).await);
+                }
+            };
+            let cancelled = cancelled.clone();
+            let work = self.session.on_worker(async move |session| {
+                session
+                    .call(tool, arguments, &context, &cancelled, turn)
+                    .await
+            });
+            work.await
+        };
+        let result = call.await;
         self.calls().remove(&id);
         Ok(result.map_err(|it| error(&it))?.into())
+    }
+
+    /// Refuses a request that is not what the protocol says.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match &*request.method {
+            "tools/call" => {
+                let text = "tools/call has a name, and arguments that are an object";
+                Err(ErrorData::invalid_params(text, None))
+            }
+            method => {
+                let text = method.to_owned();
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None))
+            }
+        }
     }
 
     async fn list_resources(

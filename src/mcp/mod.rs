@@ -13,11 +13,13 @@ mod commands;
 mod handler;
 mod http;
 mod lines;
+mod positions;
 mod resources;
 mod result;
 mod run;
 mod session;
 mod tools;
+mod turns;
 
 use std::sync::atomic::Ordering;
 

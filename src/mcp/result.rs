@@ -61,8 +61,13 @@ impl ToolAnswer {
         if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
             error.insert("code".to_owned(), code(problem.kind).into());
         }
+        let text = problem_text(&problem);
         Self {
-            text: problem_text(&problem),
+            // The tools' descriptions name this code.
+            text: match problem.kind {
+                ProblemKind::Conflict => format!("{} conflict: {text}", code(problem.kind)),
+                _ => text,
+            },
             fields,
             is_error: problem.kind != ProblemKind::StillRunning,
             meanwhile,

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema,
-    ProgressNotificationParam, ServerRequest,
+    CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams,
+    ElicitationAction, ElicitationSchema, ProgressNotificationParam, RequestId, ServerRequest,
 };
 use rmcp::service::{
-    ElicitationMode, OriginatingRequestId, PeerRequestOptions, RequestContext, ServiceError,
+    ElicitationMode, OriginatingRequestId, Peer, PeerRequestOptions, RequestContext, ServiceError,
 };
 use tokio::sync::Notify;
 
 use super::commands::as_tools;
 use super::result::ToolAnswer;
+use super::turns::Turn;
 use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
 use crate::api::job::{
@@ -52,14 +53,20 @@ pub(super) fn follow_options(timeout_s: Option<f64>, limit: Option<usize>) -> Fo
 pub(super) struct RunWatcher<'a> {
     context: &'a RequestContext<RoleServer>,
     cancelled: &'a Notify,
+    turn: &'a Turn,
     last_line: RefCell<String>,
 }
 
 impl<'a> RunWatcher<'a> {
-    pub(super) fn new(context: &'a RequestContext<RoleServer>, cancelled: &'a Notify) -> Self {
+    pub(super) fn new(
+        context: &'a RequestContext<RoleServer>,
+        cancelled: &'a Notify,
+        turn: &'a Turn,
+    ) -> Self {
         Self {
             context,
             cancelled,
+            turn,
             last_line: RefCell::default(),
         }
     }
@@ -81,7 +88,13 @@ impl<'a> RunWatcher<'a> {
         let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
         let peer = &self.context.peer;
         let sent = peer.send_request_with_option(request, options).await?;
-        sent.await_response().await
+        let mut open = OpenElicitation {
+            peer,
+            id: Some(sent.id.clone()),
+        };
+        let response = sent.await_response().await;
+        open.id = None;
+        response
     }
 
     async fn send_progress(&self) {
@@ -99,6 +112,27 @@ impl<'a> RunWatcher<'a> {
             // A client that has gone has closed stdin as well, which ends the server.
             let _ = self.context.peer.notify_progress(notification).await;
         }
+    }
+}
+
+/// A question that the client shows. If its answer is no longer awaited, the client is told so.
+struct OpenElicitation<'a> {
+    peer: &'a Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for OpenElicitation<'_> {
+    fn drop(&mut self) {
+        if self.id.is_none() {
+            return;
+        }
+        let (peer, request_id) = (self.peer.clone(), self.id.take());
+        tokio::spawn(async move {
+            let reason = Some("the question is no longer open".to_owned());
+            let cancelled = CancelledNotificationParam::new(request_id, reason);
+            // A client that has gone shows nothing.
+            let _ = peer.notify_cancelled(cancelled).await;
+        });
     }
 }
 
@@ -136,6 +170,8 @@ impl JobObserver for RunWatcher<'_> {
     }
 
     fn on_record(&self, _: &Job, last_line: &str) {
+        // The job is in the queue: the next call may follow.
+        self.turn.end();
         last_line.clone_into(&mut self.last_line.borrow_mut());
     }
 
@@ -212,10 +248,13 @@ fn report_text(job: &JobAnswer) -> String {
     for piece in report(job) {
         match piece {
             Piece::Head(line) => add(&line),
-            Piece::Outputs(outputs) => {
-                add(&plain(&outputs.err));
-                add(&plain(&outputs.out));
-            }
+            Piece::Outputs(outputs) => match &outputs.in_order {
+                Some(text) => add(&plain(text)),
+                None => {
+                    add(&plain(&outputs.out));
+                    add(&plain(&outputs.err));
+                }
+            },
             Piece::Note(note) => add(&as_tools(&note)),
         }
     }

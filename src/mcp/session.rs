@@ -8,6 +8,7 @@ use rmcp::service::RequestContext;
 use tokio::task::JoinHandle;
 use tokio_util::task::LocalPoolHandle;
 
+use super::positions::Positions;
 use super::tools::Allowed;
 use crate::activity::actor::Actor;
 use crate::api::caller::{Caller, CallerSettings};
@@ -77,6 +78,7 @@ impl Sessions {
         Session {
             common: Arc::new(self.clone()),
             id: fresh_id(),
+            positions: Arc::default(),
         }
     }
 }
@@ -87,6 +89,7 @@ pub(super) struct Session {
     common: Arc<Sessions>,
     /// Two clients of one name are two actors.
     id: String,
+    positions: Arc<Positions>,
 }
 
 impl Session {
@@ -98,6 +101,11 @@ impl Session {
     /// Returns which tools the client may call.
     pub(super) fn allowed(&self) -> &Allowed {
         &self.common.allowed
+    }
+
+    /// Returns where the client last saw each cell.
+    pub(super) fn positions(&self) -> &Positions {
+        &self.positions
     }
 
     /// Returns the session's id.

@@ -98,7 +98,8 @@ const TOOLS: [Entry; 14] = [
     Entry {
         tool: CreateCell,
         name: "create_cell",
-        aliases: "insert_cell add_cell append_cell insert_execute_code_cell add_code_cell add_markdown_cell",
+        aliases: "insert_cell add_cell append_cell insert_execute_code_cell append_execute_code_cell add_code_cell \
+                  add_markdown_cell insert_markdown_cell append_markdown_cell",
         effect: Effect::Adds,
         description: "Add a cell, at the end unless a place is given, and run it if run is true.",
         schema: schema::<arguments::CreateCell>,
@@ -110,7 +111,7 @@ const TOOLS: [Entry; 14] = [
         effect: Effect::Changes,
         description: "Change a cell's text (all of it, or old_string to new_string) or type, and run it if run \
                       is true. Others' changes of other lines are kept. If others changed the same lines \
-                      since you read the cell, the error 409 shows their change and nothing is written.",
+                      since you read it, error 409 shows their change; nothing is written.",
         schema: schema::<arguments::UpdateCell>,
     },
     Entry {
@@ -184,6 +185,39 @@ const TOOLS: [Entry; 14] = [
 ];
 
 impl ToolName {
+    /// Returns the notebook, as the client names it, at which a call has to wait for its turn: it edits or runs.
+    pub(super) fn turn_at(self, arguments: &JsonObject) -> Option<&str> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let is_action = |names: &[&str]| text("action").is_some_and(|it| names.contains(&it));
+        let has_turn = match self {
+            OpenNotebook | CreateCell | UpdateCell | DeleteCell | ApplyEdits | RunCell => true,
+            Kernel => is_action(&["restart", "shutdown"]),
+            History => is_action(&["undo", "restore"]),
+            Notebooks | GetNotebookState | ReadCell | GetRunStatus | AnswerInput | Variables => {
+                false
+            }
+        };
+        let names = ["notebook", "path", "notebook_path", "file_path"];
+        names.into_iter().find_map(text).filter(|_| has_turn)
+    }
+
+    /// Adds the arguments that another server's name of a tool stands for.
+    pub(super) fn add_defaults(self, name: &str, arguments: &mut JsonObject) {
+        if self != CreateCell {
+            return;
+        }
+        let defaults = [
+            ("execute", ["run", "execute"], Value::from(true)),
+            ("markdown", ["type", "cell_type"], Value::from("markdown")),
+        ];
+        for (word, arguments_of_it, value) in defaults {
+            let is_given = arguments_of_it.iter().any(|it| arguments.contains_key(*it));
+            if name.contains(word) && !is_given {
+                arguments.insert(arguments_of_it[0].to_owned(), value);
+            }
+        }
+    }
+
     /// Returns the tool's name.
     pub(super) fn name(self) -> &'static str {
         let entry = TOOLS.iter().find(|entry| entry.tool == self);
@@ -231,26 +265,54 @@ impl Allowed {
     /// Returns the list of tools for clients.
     pub(super) fn list(&self) -> Vec<Tool> {
         let allowed = TOOLS.iter().filter(|entry| self.allows(entry));
-        allowed.map(Entry::tool).collect()
+        allowed.map(|entry| entry.tool(self.read_only)).collect()
     }
 }
 
 impl Entry {
-    fn tool(&self) -> Tool {
+    fn tool(&self, read_only: bool) -> Tool {
         let hints = ToolAnnotations::new();
-        let hints = match self.effect {
+        let mut schema = (self.schema)();
+        let (mut effect, mut description) = (self.effect, self.description);
+        if read_only && effect == Effect::Mixed {
+            effect = Effect::Reads;
+            description = match self.tool {
+                Kernel => "Look at a notebook's kernel.",
+                _ => description.split(" undo: ").next().unwrap_or_default(),
+            };
+            without_changes(&mut schema);
+        }
+        let hints = match effect {
             Effect::Reads => hints.read_only(true),
             Effect::Adds => hints.read_only(false).destructive(false),
             Effect::Changes | Effect::Mixed => hints.read_only(false).destructive(true),
             Effect::Runs => hints.read_only(false).destructive(true).open_world(true),
         };
-        let hints = match self.effect {
+        let hints = match effect {
             Effect::Runs => hints,
             _ => hints.open_world(false),
         };
-        Tool::new(self.name, self.description, (self.schema)())
+        Tool::new(self.name, description, schema)
             .with_raw_output_schema(Arc::new(output()))
             .with_annotations(hints)
+    }
+}
+
+/// Removes the actions that change something, and their arguments, from a tool's schema.
+fn without_changes(schema: &mut JsonObject) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return;
+    };
+    for name in ["run_id", "op", "force"] {
+        properties.remove(name);
+    }
+    let actions = properties.get_mut("action");
+    let actions = actions.and_then(|action| action.get_mut("enum")?.as_array_mut());
+    if let Some(actions) = actions {
+        actions.retain(|it| {
+            it.as_str()
+                .is_some_and(|it| ["status", "log", "versions", "diff"].contains(&it))
+        });
     }
 }
 
@@ -363,6 +425,31 @@ mod tests {
     }
 
     #[test]
+    fn another_servers_name_stands_for_arguments_too() {
+        let all = Allowed::default();
+        for (name, arguments, expected) in [
+            ("append_execute_code_cell", json!({}), json!({"run": true})),
+            (
+                "insert_execute_code_cell",
+                json!({"execute": false}),
+                json!({"execute": false}),
+            ),
+            (
+                "append_markdown_cell",
+                json!({}),
+                json!({"type": "markdown"}),
+            ),
+            ("create_cell", json!({}), json!({})),
+            ("execute_cell", json!({}), json!({})),
+        ] {
+            let mut arguments = arguments.as_object().unwrap().clone();
+            let tool = all.find(name).unwrap();
+            tool.add_defaults(name, &mut arguments);
+            assert_eq!(Value::Object(arguments), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_not_allowed_is_not_listed_and_not_found() {
         let read_only = Allowed {
             read_only: true,
@@ -373,6 +460,20 @@ mod tests {
         assert_eq!(read_only.find("run_code"), None);
         assert_eq!(read_only.find("read_cell"), Some(ReadCell));
         assert!(!read_only.names().contains(&"delete_cell"));
+        let listed = serde_json::to_string(&read_only.list()).unwrap();
+        for change in [
+            "interrupt",
+            "restart",
+            "shutdown",
+            "undo",
+            "restore",
+            "force",
+        ] {
+            assert!(!listed.contains(&format!("\"{change}\"")), "{listed}");
+        }
+        let kernel = read_only.list().into_iter().find(|it| it.name == "kernel");
+        let kernel = kernel.unwrap().schema_as_json_value();
+        assert_eq!(kernel["properties"]["action"]["enum"], json!(["status"]));
         let one = Allowed {
             tools: vec!["read_cell".to_owned()],
             ..Allowed::default()

@@ -73,6 +73,9 @@ pub struct Job {
     /// The input request of the running code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<JobPrompt>,
+    /// How many input requests there were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prompts: u64,
     /// Whether to continue with the next cell after one that raises.
     #[serde(default)]
     pub allow_errors: bool,
@@ -238,6 +241,17 @@ pub struct JobPrompt {
     pub prompt: String,
     /// Whether the answer must not be shown.
     pub password: bool,
+    /// Its number among the job's input requests, from 1; none in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A request of a command or a proxy to a job's recorder.
@@ -251,15 +265,21 @@ pub enum RecorderRequest {
     },
     /// Write the outputs into the notebook now.
     Write,
-    /// The answer to the input request.
+    /// The answer to an input request.
     Reply {
         /// The text.
         text: String,
+        /// The number of the input request that is answered; none for whichever there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<u64>,
     },
-    /// The answer to the input request, which must not be in any file.
+    /// The answer to an input request, which must not be in any file.
     Secret {
         /// The socket from which the recorder reads it.
         socket: PathBuf,
+        /// The number of the input request that is answered; none for whichever there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<u64>,
     },
 }
 
@@ -917,6 +937,7 @@ pub(super) mod tests {
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let (_, folder) = job(&project);
         let requests = ["1", "2", "3"].map(|text| RecorderRequest::Reply {
+            prompt: None,
             text: text.to_owned(),
         });
         requests

@@ -64,6 +64,7 @@ mod tests {
             prompt: JobPrompt {
                 prompt: "name? ".to_owned(),
                 password: false,
+                number: None,
             },
         };
         folder.pass_on(&question).unwrap();

@@ -218,12 +218,18 @@ pub(super) struct ReplyBody {
     job: Option<String>,
     /// The answer, one line.
     text: String,
+    /// The number of the question that is answered, as its prompt has it; without it the present one.
+    number: Option<u64>,
 }
 
 /// `POST /api/notebooks/{id}/reply`
 async fn reply(call: NotebookCall) -> Result<Reply, Problem> {
-    let ReplyBody { job, text } = call.body()?;
-    let question = QuestionRequest { job, force: false };
+    let ReplyBody { job, text, number } = call.body()?;
+    let question = QuestionRequest {
+        job,
+        force: false,
+        number,
+    };
     let question = api::question(&call.caller, question).await?;
     Reply::of(&api::reply(&call.caller, ReplyRequest { question, text }).await?)
 }

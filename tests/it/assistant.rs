@@ -383,6 +383,8 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
         Scripted::text("After all."),
         Scripted::raw(200, vec!["data: {nonsense\n\n".to_owned()]),
         Scripted::raw(200, vec!["<html>".to_owned()]),
+        Scripted::raw(200, vec!["<html>".to_owned()]).header("Content-Type", "text/html"),
+        Scripted::raw(404, vec!["404 page not found".to_owned()]),
         // It breaks off in the middle of a call, which must not be made.
         broken.without_last(3),
         bad("{\"code\": "),
@@ -411,6 +413,8 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
     assert_eq!(notes.count(), 3, "{events:?}");
     fails("broke off");
     fails("the stream ended before the answer");
+    fails("/v1/messages is not where models answer: it answers with text/html");
+    fails("/v1/messages is not where models answer: 404, 404 page not found");
     fails("the stream ended before the answer");
     let events = Turn::ask(&server, "go").all();
     assert_eq!(text(&events), "None of it worked.");
@@ -436,23 +440,35 @@ fn a_failure_of_a_model_is_reported_and_the_next_message_works() {
 #[test]
 fn a_model_that_goes_round_in_circles_ends() {
     let world = world();
-    let call = json!({"notebook": "t.ipynb"});
-    let model = ModelServer::start(vec![
-        Scripted::calls("c", "notebooks", json!({})),
-        Scripted::calls("c", "get_notebook_state", call),
-    ]);
+    let model = ModelServer::start(vec![Scripted::calls("c", "format_disk", json!({}))]);
     let server = web(&world, &model, &[]);
     let events = Turn::ask(&server, "go").all();
     let message = only(&events, "error")["message"].as_str().expect("a text");
     assert!(message.contains("has sent 50 requests"), "{message}");
-    // No more than 20 calls a minute are made.
-    let refused = events.iter().filter(|(name, value)| {
-        name == "tool_result"
-            && value
-                .to_string()
-                .contains("this server takes 20 calls a minute")
-    });
-    assert_eq!(refused.count(), 30);
+}
+
+#[test]
+fn a_call_beyond_the_limit_of_a_minute_waits() {
+    let world = world();
+    let call = json!({"notebook": "t.ipynb"});
+    let model = ModelServer::start(vec![Scripted::calls("c", "get_notebook_state", call)]);
+    let server = web(&world, &model, &[]);
+    let mut turn = Turn::ask(&server, "go");
+    let events = turn.until("tool_update");
+    let (_, waits) = events.last().expect("an event");
+    let waits = waits.to_string();
+    assert!(
+        waits.contains("this server takes 20 calls a minute"),
+        "{waits}"
+    );
+    let made = events.iter().filter(|(name, _)| name == "tool_result");
+    assert_eq!(made.count(), 20);
+    server.post(&format!("{CHAT}/stop"), json!({})).is(200);
+    assert_eq!(reason(&turn.all()), "stopped");
+    for _ in 0..21 {
+        model.asked();
+    }
+    assert!(!model.was_asked());
 }
 
 #[test]

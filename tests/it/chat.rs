@@ -1,5 +1,7 @@
 //! The kernel of a chat: with a scripted agent that does right and wrong, and with agents that others wrote.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -684,6 +686,40 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
 }
 
 #[test]
+fn an_agent_that_never_started_is_not_said_to_start_again() {
+    let world = world();
+    let results = run(&world, &[cell("!start-agent false"), cell("hello")]);
+    let not_started = error(&results[0]);
+    assert!(
+        not_started.contains("%agent start NAME|COMMAND starts another one")
+            && !not_started.contains("starts it again"),
+        "{not_started}"
+    );
+    assert!(error(&results[1]).contains("no agent is started"));
+}
+
+/// It has a process group of its own, which a signal to `nb chat` does not reach.
+#[test]
+fn a_silent_agent_is_told_of_and_ends_with_the_command() {
+    let world = World::new();
+    let mut command = world.nb();
+    command.args(["chat", "--agent", "sleep 1000", "hello"]);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut chat = command.spawn().expect("start nb chat");
+    let mut told = String::new();
+    let stderr = chat.stderr.as_mut().expect("it has a stderr");
+    BufReader::new(stderr)
+        .read_line(&mut told)
+        .expect("read a line");
+    assert!(told.contains("sleep has not answered yet"), "{told}");
+    let pid = rustix::process::Pid::from_child(&chat);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("send SIGTERM");
+    assert_eq!(chat.wait().expect("it ends").code(), Some(143));
+    let mut left = world.processes().into_iter();
+    assert!(left.all(|(_, words)| !words.contains("sleep 1000")));
+}
+
+#[test]
 fn a_message_from_the_shell() {
     let world = world();
     let sessions = world.project().join("sessions.txt");
@@ -959,8 +995,8 @@ fn whatever_is_killed_at_any_moment_the_conversation_goes_on() {
         let victim = ["chat_agent.py", "chat-kernel", "chat.py"][kill as usize % 3];
         let long = "say begun\nflood 2000\nterminal sleep 0.3\nwrite a.txt text\nflood 2000";
         let mut killed = front_end(&[cell(long)])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("start the front end");
         // Any moment: from before the kernel is there until after the turn.

@@ -174,6 +174,11 @@ impl ModelServer {
         }
     }
 
+    /// Returns whether there is a request that [`ModelServer::asked`] has not returned.
+    pub fn was_asked(&self) -> bool {
+        self.asked.try_recv().is_ok()
+    }
+
     /// Returns the next request.
     #[track_caller]
     pub fn asked(&self) -> ReceivedRequest {
@@ -198,7 +203,13 @@ fn answer_to(mut stream: &TcpStream, answer: &Scripted, asked: &Sender<ReceivedR
     let body = serde_json::from_slice(&body).expect("the body is JSON");
     let _ = asked.send(ReceivedRequest { head, body });
     let mut head = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", answer.status);
-    head += "Content-Type: text/event-stream\r\n";
+    if answer
+        .headers
+        .iter()
+        .all(|(name, _)| *name != "Content-Type")
+    {
+        head += "Content-Type: text/event-stream\r\n";
+    }
     for (name, value) in &answer.headers {
         head += &format!("{name}: {value}\r\n");
     }

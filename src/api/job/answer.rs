@@ -499,6 +499,7 @@ fn add_texts(
     let more = show_all_hint(job);
     let text_options = TextOptions {
         in_short: options.in_short,
+        limit: options.limit,
         more: &more,
     };
     let texts = listed.iter().map(|((_, collected), cell)| {
@@ -523,6 +524,7 @@ pub(super) fn text_so_far(job: &Job, collected: &Collected, limit: Option<usize>
     let more = show_all_hint(job);
     let text_options = TextOptions {
         in_short: false,
+        limit,
         more: &more,
     };
     let outputs = read_all(&collected.outputs);

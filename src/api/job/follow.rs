@@ -8,7 +8,9 @@ use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
 use crate::api::caller::{Caller, DEFAULT_TIMEOUT};
 use crate::api::problem::{Problem, ProblemKind};
-use crate::execution::follow::{FollowEnd, Followed, follow, wait_until_taken};
+use crate::execution::follow::{
+    FollowEnd, Followed, follow, wait_until_answered, wait_until_taken,
+};
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
 use crate::project::cursor::Cursor;
@@ -111,6 +113,11 @@ impl<O: JobObserver> Following<'_, O> {
             let so_far: Vec<_> = so_far.collect();
             let answer = tokio::select! {
                 answer = observer.answer(&prompt, &so_far) => answer,
+                // Another client has answered, or the code goes on without an answer.
+                () = wait_until_answered(folder, &prompt) => {
+                    observer.on_answered();
+                    continue;
+                }
                 () = observer.interrupted() => {
                     is_interrupted = true;
                     self.interrupt()?;

@@ -198,6 +198,9 @@ pub trait JobObserver {
         std::future::pending()
     }
 
+    /// Is called when a question was answered elsewhere, and [`JobObserver::answer`] was dropped.
+    fn on_answered(&self) {}
+
     /// Completes when the job is to be interrupted. May be dropped halfway.
     fn interrupted(&self) -> impl Future<Output = ()> {
         std::future::pending()

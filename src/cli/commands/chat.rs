@@ -3,9 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::agent::known::{KnownAgents, UnknownAgent, own_server};
@@ -20,6 +23,9 @@ use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::ChatTurn;
+
+/// How long an agent starts before a person is told.
+const STARTS_SOON: Duration = Duration::from_secs(3);
 
 /// Send a message to a coding agent that speaks the Agent Client Protocol
 ///
@@ -100,9 +106,22 @@ impl Command for Chat {
             agent,
             notebook,
         };
-        let result = chat.run_chat(self.text.as_deref()).await;
+        let result = tokio::select! {
+            result = chat.run_chat(self.text.as_deref()) => Some(result),
+            () = terminated() => None,
+        };
+        // The agent has a process group of its own, which would go on.
         chat.agent.stop().await;
-        result
+        // A line that is being read from the terminal would hold up the end.
+        result.unwrap_or_else(|| std::process::exit(128 + 15))
+    }
+}
+
+/// Waits for SIGTERM.
+async fn terminated() {
+    match signal(SignalKind::terminate()) {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -184,7 +203,19 @@ impl ShellChat {
 
     async fn turn(&mut self, text: &str, interrupt: &Notify) -> Result<ExitCode, AgentError> {
         let name = self.agent.launch().name.clone();
-        match self.agent.start(interrupt).await? {
+        let start = {
+            let mut start = pin!(self.agent.start(interrupt));
+            match tokio::time::timeout(STARTS_SOON, &mut start).await {
+                Ok(start) => start,
+                Err(_) => {
+                    print::note(&format!(
+                        "{name} has not answered yet; it has two minutes to start, and Ctrl-C ends it"
+                    ));
+                    start.await
+                }
+            }
+        };
+        match start? {
             AgentStart::Already | AgentStart::New => {}
             AgentStart::Resumed => print::note(&format!("{name}: the session of before")),
             AgentStart::Forgotten { why } => print::note(&format!(

@@ -260,6 +260,7 @@ impl Command for Reply {
         let request = QuestionRequest {
             job,
             force: self.force,
+            number: None,
         };
         let question = api::question(&context.caller, request).await?;
         let id = question.job.clone();

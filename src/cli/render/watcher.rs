@@ -148,6 +148,13 @@ impl JobObserver for Watcher {
         line.map_or(PromptAnswer::EndOfInput, PromptAnswer::Text)
     }
 
+    fn on_answered(&self) {
+        if let Some(lines) = &self.lines {
+            lines.discard();
+            print::note("(answered elsewhere)");
+        }
+    }
+
     async fn interrupted(&self) {
         if self.ctrl_c.get().is_none() {
             match CtrlC::listen() {

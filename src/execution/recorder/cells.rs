@@ -1,16 +1,23 @@
 //! Runs a job's cells, one after the other.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::plan::PlannedCode;
 use super::state::Recorder;
 use crate::execution::category;
+use crate::execution::follow::should_be_recorded;
 use crate::execution::run::{FinishedRun, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
+use crate::project::FolderWatch;
 use crate::project::event::Outcome;
-use crate::project::jobs::JobState;
+use crate::project::jobs::{Job, JobFolder, JobState, RECORD};
 use crate::task::causes::with_causes;
+
+/// How often to check whether an earlier job has begun, in any case.
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 impl Recorder<'_> {
     /// Runs the cells; returns the runner if one was connected, for the caller to disconnect.
@@ -19,6 +26,7 @@ impl Recorder<'_> {
         let mut runner = None;
         let mut goes_on = true;
         let mut planned = PlannedCode::default();
+        self.wait_for_earlier_jobs().await;
         for at in 0..cells {
             self.at.set(at);
             if !goes_on {
@@ -51,6 +59,53 @@ impl Recorder<'_> {
             });
         }
         runner
+    }
+
+    /// Waits until no earlier job of the same actor is in the kernel's queue: an actor's jobs run in the order in which
+    /// they were requested, also where they wait for another client's cell. An interrupt ends the wait.
+    async fn wait_for_earlier_jobs(&self) {
+        while let Some((folder, earlier)) = self.earlier_job() {
+            let mut watch = FolderWatch::begin(&[folder.path()], POLL_PAUSE);
+            let is_known = {
+                let job = self.job.borrow();
+                (&job.behind, &job.behind_job, &job.behind_prompt)
+                    == (&earlier.behind, &earlier.behind_job, &earlier.behind_prompt)
+            };
+            if !is_known {
+                self.job(|job| {
+                    job.behind = earlier.behind;
+                    job.behind_since = earlier.behind_since;
+                    job.behind_job = earlier.behind_job;
+                    job.behind_prompt = earlier.behind_prompt;
+                });
+            }
+            // It may have begun before the watch did.
+            if self.earlier_job().is_some() {
+                let is_record = |name: Option<&str>| name.is_none_or(|name| name == RECORD);
+                let _ = tokio::time::timeout(POLL_PAUSE, watch.changed(is_record)).await;
+            }
+        }
+    }
+
+    /// Returns the first of the same actor's earlier jobs that the kernel has not begun.
+    fn earlier_job(&self) -> Option<(JobFolder, Job)> {
+        let job = self.job.borrow();
+        if self.interrupted.get() {
+            return None;
+        }
+        let order = |job: &Job| (job.asked_at, job.id.clone());
+        let others = self.project.open_jobs().into_iter();
+        let others = others.filter(|folder| folder.id() != job.id);
+        let others = others.filter_map(|folder| Some((folder.read().ok()?, folder)));
+        let earlier = others.filter(|(other, folder)| {
+            other.state == JobState::Queued
+                && other.session == job.session
+                && other.actor() == job.actor()
+                && order(other) < order(&job)
+                && (folder.has_recorder() || !should_be_recorded(other))
+        });
+        let earlier = earlier.min_by_key(|(other, _)| order(other));
+        earlier.map(|(other, folder)| (folder, other))
     }
 
     async fn run_one(

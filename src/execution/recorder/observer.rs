@@ -37,9 +37,10 @@ impl Recorder<'_> {
                         self.interrupt_signal.notify_one();
                     }
                     RecorderRequest::Write => self.write_all().await,
-                    RecorderRequest::Reply { text } => self.replied(text),
-                    RecorderRequest::Secret { socket } => match reply::fetch(&socket).await {
-                        Ok(text) => self.replied(text),
+                    RecorderRequest::Reply { text, prompt } => self.replied(text, prompt),
+                    RecorderRequest::Secret { socket, prompt } => match reply::fetch(&socket).await
+                    {
+                        Ok(text) => self.replied(text, prompt),
                         Err(error) => tracing::warn!(%error, "a password could not be fetched"),
                     },
                 }
@@ -49,7 +50,12 @@ impl Recorder<'_> {
         }
     }
 
-    fn replied(&self, text: String) {
+    /// Takes an answer, unless it is one to another input request than the present one: that one was answered before.
+    fn replied(&self, text: String, prompt: Option<u64>) {
+        let present = self.job.borrow().prompt.as_ref().map(|it| it.number);
+        if prompt.is_some() && present != Some(prompt) {
+            return;
+        }
         self.answered();
         self.replies.borrow_mut().push_back(text);
         self.replied.notify_one();
@@ -199,9 +205,11 @@ impl RunObserver for Recorder<'_> {
             }
             ExecutionEvent::Prompt(prompt) => self.job(|job| {
                 job.state = JobState::WaitingInput;
+                job.prompts += 1;
                 job.prompt = Some(JobPrompt {
                     prompt: prompt.prompt.clone(),
                     password: prompt.password,
+                    number: Some(job.prompts),
                 });
             }),
             ExecutionEvent::Iopub(message) => self.record_message(at, message),

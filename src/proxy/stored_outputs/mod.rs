@@ -463,7 +463,11 @@ fn question(message: &Verified) -> Option<Question> {
     Some(Question {
         msg_id: parent.msg_id.clone().into_owned(),
         header: serde_json::from_slice(message.header_bytes()).ok()?,
-        prompt: JobPrompt { prompt, password },
+        prompt: JobPrompt {
+            prompt,
+            password,
+            number: None,
+        },
     })
 }
 

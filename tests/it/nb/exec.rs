@@ -169,6 +169,15 @@ fn a_command_that_is_killed_loses_nothing() {
 }
 
 #[test]
+fn a_terminal_asks_only_the_question_that_is_open() {
+    let world = notebook(&[]);
+    let mut script = world.command(crate::python::interpreter());
+    script.arg(crate::python::script("terminal_question.py"));
+    script.arg(env!("CARGO_BIN_EXE_nb"));
+    crate::world::succeed(&mut script);
+}
+
+#[test]
 fn a_question_is_answered_from_another_command() {
     let world = notebook(&[
         "name = input('name? ')\nprint('hi', name)",
@@ -177,7 +186,7 @@ fn a_question_is_answered_from_another_command() {
     let output = nb(&world, ["exec", "a.ipynb", "--all", "--json"]).ended(7);
     assert_eq!(
         output.json()["prompt"],
-        json!({"prompt": "name? ", "password": false})
+        json!({"prompt": "name? ", "password": false, "number": 1})
     );
     let id = job(&output);
     // The only job that asks is meant; the answer shows what its code says then.

@@ -214,7 +214,7 @@ fn a_question_of_a_front_end_that_went_is_answered_from_a_command() {
     let output = nb(&world, ["wait", &id, "--timeout", "60", "--json"]).ended(7);
     assert_eq!(
         output.json()["prompt"],
-        json!({"prompt": "name? ", "password": false})
+        json!({"prompt": "name? ", "password": false, "number": 1})
     );
     nb(&world, ["reply", &id, "Ada", "--timeout", "60"]).ended(0);
     assert_eq!(text(&world, 0), "before\nhi Ada\n");

@@ -660,6 +660,214 @@ fn a_question_is_shown_to_the_clients_person() {
 }
 
 #[test]
+fn an_answer_never_goes_to_another_question() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let can = json!({"elicitation": {}});
+    let client = McpClient::that_can(&world, "inspector", &[], &can);
+    let other = McpClient::of(&world, "other", &[]);
+    let asked = || client.next(|message| message["method"] == "elicitation/create");
+    let is_withdrawn = |question: &Value| {
+        let withdrawn = client.next(|message| message["method"] == "notifications/cancelled");
+        assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    };
+    let answer = |asked: &Value, text: &str| {
+        let result = json!({"action": "accept", "content": {"answer": text}});
+        client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    };
+    let reply = |text: &str| {
+        let arguments = json!({"notebook": "a.ipynb", "text": text});
+        other.call("answer_input", &arguments).fields()["status"].clone()
+    };
+    let code = "a=input('name? ');b=input('delete everything? ');print('name',a,'delete',b)";
+    let run = json!({"notebook": "a.ipynb", "code": code});
+    let call = client.begin_call("run_cell", &run);
+    let first = asked();
+    assert_eq!(reply("ann"), "waiting_input");
+    is_withdrawn(&first);
+    let second = asked();
+    let message = second["params"]["message"].as_str().expect("a text");
+    assert!(message.ends_with("delete everything?"), "{message}");
+    answer(&first, "yes");
+    answer(&second, "no");
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert!(ended.text().contains("name ann delete no\n"), "{ended:?}");
+
+    // A call ends with its run, also if its question was answered elsewhere.
+    let run = json!({"notebook": "a.ipynb", "code": "print(input('who? '))"});
+    let call = client.begin_call("run_cell", &run);
+    let question = asked();
+    assert_eq!(reply("ann"), "ok");
+    is_withdrawn(&question);
+    let ended = ToolResult(client.end(call)["result"].clone());
+    assert_eq!(ended.fields()["status"], "ok");
+    assert!(ended.text().contains("ann\n"), "{ended:?}");
+
+    // A call that is cancelled asks no more.
+    let call = client.begin_call("run_cell", &run);
+    let question = asked();
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": call}}),
+    );
+    is_withdrawn(&question);
+}
+
+#[test]
+fn calls_that_are_sent_at_once_are_done_in_order() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let other = McpClient::of(&world, "other", &[]);
+    let gate = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)";
+    let held = json!({"notebook": "a.ipynb", "code": gate, "wait": false});
+    for is_held in [false, true] {
+        if is_held {
+            other.call("run_cell", &held).text();
+        }
+        let sources = [
+            "import math",
+            "x = math.pi",
+            "y = x * 2",
+            "print(y)",
+            "del y",
+        ];
+        let calls = sources.map(|source| {
+            let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+            client.begin_call("create_cell", &create)
+        });
+        if is_held {
+            // Calls that read do not wait for these, nor do these for the kernel.
+            until("all cells are there", || {
+                let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+                (state.fields()["cell_count"] == 2 * sources.len()).then_some(())
+            });
+            std::fs::write(world.project().join("go"), "").expect("open the gate");
+        }
+        let ended = calls.map(|call| ToolResult(client.end(call)["result"].clone()));
+        for result in &ended {
+            assert_eq!(result.fields()["status"], "ok", "{ended:#?}");
+        }
+        assert!(ended[3].text().contains("6.28"), "{ended:#?}");
+        let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
+        let cells = state.fields()["cells"].as_array().expect("cells").clone();
+        let lines = cells.iter().rev().take(sources.len()).rev();
+        let lines: Vec<_> = lines.map(|cell| &cell["first_line"]).collect();
+        assert_eq!(lines, sources);
+    }
+}
+
+#[test]
+fn an_index_that_means_another_cell_since_the_client_looked_is_refused() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let clients = [
+        McpClient::of(&world, "one", &[]),
+        McpClient::of(&world, "other", &[]),
+    ];
+    let [one, other] = &clients;
+    for source in ["A=1", "B=2", "C=3", "D=4"] {
+        // Another server's words: -1 is the end.
+        let insert = json!({"notebook_path": "a.ipynb", "cell_index": -1, "cell_source": source});
+        one.call("insert_cell", &insert).text();
+    }
+    let state = || {
+        let state = json!({"notebook": "a.ipynb"});
+        clients
+            .each_ref()
+            .map(|client| client.call("get_notebook_state", &state))
+    };
+    let [seen, _] = state();
+    let cells = &seen.fields()["cells"];
+    assert_eq!(cells[3]["first_line"], "D=4");
+    let delete = |client: &McpClient, index: u64| {
+        client.call(
+            "delete_cell",
+            &json!({"notebook": "a.ipynb", "cell": index}),
+        )
+    };
+    delete(other, 0).text();
+    let refused = delete(one, 1);
+    assert_eq!(refused.error()["code"], 409);
+    let message = refused.error()["message"].as_str().expect("a text");
+    for cell in [1, 2] {
+        let id = cells[cell]["id"].as_str().expect("an id");
+        assert!(message.contains(id), "{message}");
+    }
+    let text = refused.0["content"][0]["text"].as_str().expect("a text");
+    assert!(text.starts_with("409 conflict: index 1 is cell "), "{text}");
+    let [left, _] = state();
+    assert_eq!(left.fields()["cell_count"], 3);
+    // It has seen the present cells now.
+    delete(one, 1).text();
+    let [left, _] = state();
+    assert_eq!(left.fields()["cells"][0]["first_line"], "B=2");
+    assert_eq!(left.fields()["cells"][1]["first_line"], "D=4");
+}
+
+#[test]
+fn a_text_has_outputs_in_their_order_and_all_lines_if_that_is_asked_for() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let run = |code: &str| client.call("run_cell", &json!({"notebook": "a.ipynb", "code": code}));
+    let raised = run("print('before'); 1/0");
+    let text = raised.text();
+    assert!(
+        text.find("before") < text.find("ZeroDivisionError"),
+        "{text}"
+    );
+    let both = run("import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\n'three'");
+    let text = both.text();
+    let places = ["one", "two", "three"].map(|word| text.find(word));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
+    let source = "for i in range(400): print('line', i)";
+    let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+    let long = client.call("create_cell", &create);
+    assert!(long.text().contains("380 similar lines"), "{long:?}");
+    let run_id = &long.fields()["run_id"];
+    for (tool, arguments) in [
+        (
+            "get_run_status",
+            json!({"notebook": "a.ipynb", "run_id": run_id, "all": true, "limit": 100_000}),
+        ),
+        (
+            "read_cell",
+            json!({"notebook": "a.ipynb", "cell": 0, "limit": 100_000}),
+        ),
+    ] {
+        let all = client.call(tool, &arguments);
+        assert!(all.text().contains("line 200\n"), "{all:?}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_object_are_refused_as_such() {
+    let world = World::new();
+    let client = McpClient::of(&world, "inspector", &[]);
+    let answer = client.request(
+        "tools/call",
+        &json!({"name": "notebooks", "arguments": "{}"}),
+    );
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+}
+
+#[test]
+fn a_run_of_another_client_is_named_as_such() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let one = McpClient::of(&world, "one", &[]);
+    let other = McpClient::of(&world, "other", &[]);
+    one.call("run_cell", &json!({"notebook": "a.ipynb", "code": "1"}))
+        .text();
+    let last = json!({"notebook": "a.ipynb"});
+    let of_another = other.call("get_run_status", &last);
+    assert!(of_another.text().contains(" of one\n"), "{of_another:?}");
+    let own = one.call("get_run_status", &last);
+    assert!(!own.text().contains(" of one"), "{own:?}");
+}
+
+#[test]
 fn resources_are_read_and_changes_of_others_are_notified() {
     let world = World::new();
     open(&world, "a.ipynb");

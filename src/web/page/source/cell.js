@@ -300,7 +300,7 @@ export class CellView {
       autocomplete: "off",
       onkeydown: (event) => event.key === "Enter" && send(),
     });
-    const send = () => this.book.reply(this, job, field);
+    const send = () => this.book.reply(this, job, prompt.number, field);
     this.question.replaceChildren(make("span", {}, prompt.prompt), field, button("Answer", "Answer", send));
     if (this.book.selected === this) field.focus();
   }

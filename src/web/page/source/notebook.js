@@ -499,8 +499,8 @@ export class Notebook {
     await this.catch(this.refresh(), "notebook");
   }
 
-  async reply(view, job, field) {
-    const done = await this.catch(request("POST", this.path("reply"), { job, text: field.value }));
+  async reply(view, job, number, field) {
+    const done = await this.catch(request("POST", this.path("reply"), { job, number, text: field.value }));
     // Another question may have come by now.
     if (done && view.question.contains(field)) view.asks(null);
   }
