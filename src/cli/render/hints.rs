@@ -227,6 +227,8 @@ fn typed_words(words: impl Iterator<Item = OsString>, otherwise: &str) -> String
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn commands(typed: Option<&str>, is_far: bool) -> Commands {

@@ -130,6 +130,8 @@ impl Recorder<'_> {
         let question = Question {
             prompt: JobPrompt {
                 prompt,
+                // It is numbered when it is asked.
+                number: None,
                 // The journal does not say whether the answer is shown.
                 password: cell.code.contains("getpass"),
             },
