@@ -7,8 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::code::effects::tables::{
-    Builtin, Library, ReadingMethod, builtin, changes_module, is_builtin, is_output, library,
-    reading_method, takes_in,
+    Builtin, Library, ReadingMethod, builtin, changes_module, is_builtin, is_output,
+    is_reading_special_method, library, reading_method, takes_in,
 };
 use crate::code::effects::{
     Argument, Binder, Call, Effect, Effects, Function, FunctionLink, MethodKind, Name,
@@ -62,6 +62,7 @@ enum ObjectKind {
     Scalar,
     Container,
     Iterator,
+    Class,
 }
 
 /// The effects of one run.
@@ -188,15 +189,7 @@ impl Namespace {
         let state = self.names.get(name);
         let state = state.filter(|state| state.kind == ObjectKind::Iterator);
         let functions = state.into_iter().flat_map(|state| &state.functions);
-        let steps = functions.flat_map(|(function, _)| &function.steps);
-        steps.filter_map(|step| match &step.effect {
-            Effect::Read {
-                variable: VariableRef::Global(name),
-                ..
-            } => Some(name),
-            Effect::Call(call) => call.root.as_ref(),
-            _ => None,
-        })
+        functions.flat_map(|(function, _)| names_in(function))
     }
 
     /// Says whether code ran that may have written any name.
@@ -285,10 +278,14 @@ impl Runner<'_> {
 
     fn follow(&mut self, effect: &Effect, call_arguments: Option<&CallArguments>, certain: bool) {
         match effect {
-            Effect::Read { variable, need } => {
+            Effect::Read {
+                variable,
+                need,
+                member,
+            } => {
                 for (name, _) in objects_of(variable, call_arguments) {
                     self.read(&name, *need);
-                    self.read_held_functions(&name);
+                    self.read_held_functions(&name, member.as_ref());
                 }
             }
             Effect::Bind {
@@ -375,17 +372,40 @@ impl Runner<'_> {
         }
     }
 
-    /// Follows what the functions read that an object holds: it may call them.
-    fn read_held_functions(&mut self, name: &Name) {
-        let state = self.names.names.get(name);
-        let functions = state
-            .map(|state| state.functions.clone())
-            .unwrap_or_default();
-        for (function, direct) in functions {
+    /// Follows what the functions read that an object holds, since it may call them, and what those change that
+    /// reading the object, or this member of it, calls.
+    fn read_held_functions(&mut self, name: &Name, member: Option<&Name>) {
+        let Some(state) = self.names.names.get(name) else {
+            return;
+        };
+        let is_class = state.kind == ObjectKind::Class;
+        for (function, direct) in state.functions.clone() {
             if direct == FunctionLink::Holds {
                 self.follow_reads(&function);
+                if !is_class && is_called_by_reading(&function, member) {
+                    self.follow_changes(&function, name);
+                }
             }
         }
+    }
+
+    /// Follows what a method of this object changes, if it is called.
+    fn follow_changes(&mut self, method: &Arc<Function>, object: &Name) {
+        let arguments = self.arguments(method, &[], &[(object.clone(), Share::Same)], None);
+        if !self.enter(method) {
+            return;
+        }
+        for step in &method.steps {
+            match &step.effect {
+                Effect::Read { .. } | Effect::Unknown(_) => {}
+                Effect::Call(call)
+                    if call.root.as_ref().is_some_and(|root| {
+                        !self.names.names.contains_key(root) && !is_builtin(root)
+                    }) => {}
+                effect => self.follow(effect, Some(&arguments), false),
+            }
+        }
+        self.calls.pop();
     }
 
     fn follow_reads(&mut self, function: &Arc<Function>) {
@@ -535,6 +555,7 @@ impl Runner<'_> {
             ValueKind::Scalar => ObjectKind::Scalar,
             ValueKind::Container => ObjectKind::Container,
             ValueKind::Iterator => ObjectKind::Iterator,
+            ValueKind::Class => ObjectKind::Class,
             ValueKind::ScalarIf(variables) => {
                 let mut names = variables
                     .iter()
@@ -1027,10 +1048,23 @@ impl Runner<'_> {
             let arguments = self.arguments(function, &call.arguments, &[], call_arguments);
             self.apply(function, &arguments, false);
             has_state |= function.keeps_state || function.name == "__call__";
+            if function.is_cached && self.is_older_than_it_reads(name, function) {
+                self.unknown(Unknown::Outside(format!("{name}, which keeps results,")));
+            }
         }
         if has_state {
             self.change(name, false);
         }
+    }
+
+    /// Says whether a name that a function reads was written after the function.
+    fn is_older_than_it_reads(&self, name: &Name, function: &Function) -> bool {
+        let written = |name: &Name| {
+            let version = self.names.version(name)?;
+            version.iter().copied().filter(|run| !is_module(*run)).max()
+        };
+        let own = written(name);
+        names_in(function).any(|read| read != name && written(read) > own)
     }
 
     fn call_name(
@@ -1293,6 +1327,18 @@ fn objects_of(
     }
 }
 
+/// Returns the kernel's names that a function's own text reads.
+fn names_in(function: &Function) -> impl Iterator<Item = &Name> {
+    function.steps.iter().filter_map(|step| match &step.effect {
+        Effect::Read {
+            variable: VariableRef::Global(name),
+            ..
+        } => Some(name),
+        Effect::Call(call) => call.root.as_ref(),
+        _ => None,
+    })
+}
+
 fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
     let mut name = imported
         .map(|name| name.as_str().to_owned())
@@ -1302,6 +1348,19 @@ fn full_name(imported: Option<&Name>, path: &[Name]) -> String {
         name.push_str(part);
     }
     name
+}
+
+/// Says whether Python calls a method when an object is read, or this member of it: a property, or a special method
+/// like `__len__`. Those that make or change an object are called by other code.
+fn is_called_by_reading(method: &Function, member: Option<&Name>) -> bool {
+    let name = method.name.as_str();
+    match member {
+        Some(member) if method.name == *member => {
+            method.method == MethodKind::Property || name.starts_with("__")
+        }
+        Some(member) => name.starts_with("__getattr") && !member.starts_with("__"),
+        None => method.method == MethodKind::Property || is_reading_special_method(name),
+    }
 }
 
 /// Says whether a method returns a new object. A method of the notebook's own may return anything.

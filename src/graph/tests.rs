@@ -602,6 +602,83 @@ fn a_value_that_an_earlier_run_may_have_left_is_uncertain_and_not_stale() {
 }
 
 #[test]
+fn a_decorator_is_called() {
+    let register = "def on(it):\n    known[it.__name__] = it\n    return it";
+    for decorated in ["@on\ndef it(): return 1", "@on\nclass it: pass"] {
+        let cells = ["known = {}", register, decorated, "v = known['it']()"];
+        assert_eq!(needs(&cells), " |  | 0,1 | 2", "{decorated}");
+    }
+    let keeps = "def on(f):\n    v = k\n    return lambda: v";
+    let cells = [keeps, "k = 1", "@on\ndef g(): pass", "n = g()"];
+    assert!(
+        needs(&cells).starts_with(" |  | 0,1 | "),
+        "{}",
+        needs(&cells)
+    );
+    // It may call its function.
+    let cells = ["from lib import on", "k = 1", "@on(2)\ndef g(): return k"];
+    assert_eq!(needs(&cells), " |  | 1");
+    // These do not.
+    for decorator in ["dataclass", "dataclass(frozen=True)"] {
+        let class = format!("@{decorator}\nclass A:\n    @property\n    def v(self): return k");
+        let cells = ["from dataclasses import dataclass", "k = 1", &class];
+        assert_eq!(needs(&cells), " |  | ", "{decorator}");
+    }
+}
+
+#[test]
+fn a_function_whose_results_are_kept_depends_on_what_it_reads() {
+    for decorator in [
+        "lru_cache",
+        "functools.lru_cache(maxsize=None)",
+        "memory.cache",
+    ] {
+        let function = format!("@{decorator}\ndef f(x): return x + k");
+        let imports = "import functools\nfrom functools import lru_cache\nfrom a import memory";
+        let above = graph(&[imports, "k = 1", &function, "a = f(1)"]);
+        assert!(above.needs(2).contains(&1), "{decorator}");
+        assert_eq!(above.cells()[3].unknown, [], "{decorator}");
+        // If the name is given its value below, the function is not made anew.
+        let below = graph(&[imports, &function, "k = 1", "a = f(1)"]);
+        assert_eq!(below.cells()[3].unknown.len(), 1, "{decorator}");
+    }
+}
+
+#[test]
+fn special_methods_and_properties_may_change_names() {
+    let class = |method: &str| {
+        format!("class P:\n    n = 0\n    {method}\n        log.append(1)\n        return 'x'")
+    };
+    for (method, used) in [
+        ("def __getitem__(self, at):", "q = p[1]"),
+        ("@property\n    def v(self):", "q = p.v"),
+        ("def __add__(self, other):", "q = p + 1"),
+        ("def __len__(self):", "q = len(p)"),
+        ("def __iter__(self):", "q = [i for i in p]"),
+        ("def __str__(self):", "q = f'{p}'"),
+        ("def __getattr__(self, name):", "q = p.other"),
+    ] {
+        let graph = graph(&["log = []", &class(method), "p = P()", used, "n = len(log)"]);
+        assert!(graph.cells()[3].changes.contains("log"), "{method}");
+        assert!(graph.needs(4).contains(&3), "{method}");
+        let other = self::graph(&[
+            "log = []",
+            &class(method),
+            "p = P()",
+            "q = isinstance(1, P)",
+        ]);
+        assert!(other.cells()[3].changes.is_empty(), "{method}");
+    }
+    let texts = [&*class("@property\n    def v(self):"), "p = P()", "q = p.n"];
+    let graph = graph(&[&["log = []"], &texts[..]].concat());
+    assert!(graph.cells()[3].changes.is_empty(), "another attribute");
+    let counts =
+        "class P:\n    @property\n    def v(self):\n        self.n += 1\n        return self.n";
+    let graph = self::graph(&[counts, "p = P()", "q = p.v"]);
+    assert!(graph.cells()[2].changes.contains("p"));
+}
+
+#[test]
 fn a_query_reads_the_names_in_its_text() {
     for (text, wanted) in [
         ("df.query('a > @limit and b')", "0,2"),

@@ -426,6 +426,157 @@ fn after_the_stale_cells_have_run_variables_are_those_of_restart_and_run_all() {
     assert!(count.ran < count.cells, "{count:?}");
 }
 
+/// Notebooks with effects that stand elsewhere than in the cell that has them; one cell gets another text.
+const INDIRECT: &[(&[&str], usize, &str)] = &[
+    (
+        &[
+            "data = range(3)",
+            "for epoch in data:\n    loss = epoch",
+            "r = loss",
+        ],
+        0,
+        "data = range(2)",
+    ),
+    (
+        &[
+            "c = 1",
+            "if c:\n    v = 1",
+            "try:\n    r = v\nexcept NameError:\n    r = 0",
+            "s = r",
+        ],
+        0,
+        "c = 0",
+    ),
+    (
+        &[
+            "c = '1'",
+            "try:\n    v = int(c)\nexcept ValueError:\n    pass",
+            "r = v",
+        ],
+        0,
+        "c = '2'",
+    ),
+    (
+        &["d = [1, 2]", "[(q := k) for k in d]", "r = q"],
+        0,
+        "d = [3]",
+    ),
+    (
+        &[
+            "known = {}",
+            REGISTER,
+            "@on\ndef it(): return 1",
+            "r = known['it']()",
+        ],
+        2,
+        "@on\ndef it(): return 2",
+    ),
+    (
+        &[
+            "known = {}",
+            REGISTER,
+            "@on\nclass it:\n    v = 1",
+            "r = known['it'].v",
+        ],
+        2,
+        "@on\nclass it:\n    v = 2",
+    ),
+    (
+        &[
+            "def on(f):\n    v = k\n    return lambda: v",
+            "k = 1",
+            "@on\ndef g(): pass",
+            "r = g()",
+        ],
+        1,
+        "k = 2",
+    ),
+    (&["k = 1", CACHED, "r = f(1)"], 0, "k = 2"),
+    (&[CACHED, "k = 1", "r = f(1)"], 1, "k = 2"),
+    (
+        &["log = []", LOGS, "p = P()", "q = p[1]", "r = list(log)"],
+        3,
+        "q = p[1] + p[2]",
+    ),
+    (
+        &["log = []", LOGS, "p = P()", "q = f'{p}'", "r = list(log)"],
+        3,
+        "q = f'{p} {p}'",
+    ),
+    (
+        &["log = []", LOGS, "p = P()", "q = p.count", "r = p.v"],
+        3,
+        "q = p.count + p.count",
+    ),
+    (
+        &[
+            "import copy\na = [[1]]",
+            "b = copy.copy(a)",
+            "b[0].append(1)",
+            "r = len(a[0])",
+        ],
+        2,
+        "b[0].append(2)",
+    ),
+    (
+        &[
+            "a = {'k': [1]}",
+            "b = a.copy()",
+            "b['k'].append(1)",
+            "r = len(a['k'])",
+        ],
+        2,
+        "b['k'].append(2)",
+    ),
+];
+
+const REGISTER: &str = "def on(it):\n    known[it.__name__] = it\n    return it";
+const CACHED: &str = "from functools import lru_cache\n@lru_cache\ndef f(x): return x + k";
+const LOGS: &str = "class P:\n    v = 0\n\
+    \x20   def __getitem__(self, at):\n        log.append(at)\n        return at\n\
+    \x20   def __str__(self):\n        log.append('str')\n        return 'P'\n\
+    \x20   @property\n    def count(self):\n        self.v += 1\n        return self.v";
+
+#[test]
+fn effects_that_stand_elsewhere_are_followed_and_nothing_stays_stale() {
+    let ids: Vec<String> = (0..9).map(|at| at.to_string()).collect();
+    let mut kernel = Kernel::start();
+    let mut scripts = Vec::new();
+    let mut plans = Vec::new();
+    for (texts, edited, text) in INDIRECT {
+        let run = |(id, code): &(&str, &str)| PastRun {
+            cell: Some((*id).to_owned()),
+            code: Some((*code).to_owned()),
+            end: End::Whole,
+        };
+        let ids = ids.iter().map(String::as_str);
+        let mut cells: Vec<_> = ids.zip(texts.iter().copied()).collect();
+        let mut runs: Vec<_> = cells.iter().map(run).collect();
+        let mut script = texts.to_vec();
+        cells[*edited].1 = text;
+        let plan = Graph::of(&cells, &runs, &mut EffectsCache::default()).plan_stale();
+        let planned = plan.cells.iter().map(|it| &cells[it.cell]);
+        runs.extend(planned.clone().map(run));
+        script.extend(planned.map(|(_, code)| *code));
+        let after = Graph::of(&cells, &runs, &mut EffectsCache::default()).plan_stale();
+        assert_eq!(after.cells, [], "{texts:?}");
+        scripts.push(script);
+        scripts.push(cells.iter().map(|(_, code)| *code).collect());
+        plans.push(plan);
+    }
+    let played = kernel.play(&scripts);
+    for ((pair, plan), (texts, ..)) in played.chunks(2).zip(&plans).zip(INDIRECT) {
+        let [after, truth] = pair else { unreachable!() };
+        assert!(!truth.ended.contains(&false), "{texts:?}: {truth:?}");
+        // The class has objects whose text shows where they are.
+        for (name, value) in truth.values.iter().filter(|(name, _)| *name != "P") {
+            let is_named = plan.doubtful.keys().any(|doubtful| doubtful == name);
+            let is_right = after.values.get(name) == Some(value);
+            assert!(is_named || is_right, "{name} of {texts:?}: {after:?}");
+        }
+    }
+}
+
 /// Finds by trial how few cells have to run.
 fn least(
     kernel: &mut Kernel,

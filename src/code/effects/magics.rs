@@ -230,6 +230,7 @@ fn read_by_expansion(text: &str, line: usize) -> Vec<EffectStep> {
                 let effect = Effect::Read {
                     variable,
                     need: ValueOrigin::Perhaps,
+                    member: None,
                 };
                 steps.push(EffectStep { line, effect });
             }
@@ -274,6 +275,7 @@ fn sql(line: usize, options: &str, text: &str) -> Vec<EffectStep> {
             effect: Effect::Read {
                 variable: VariableRef::Global(Name::new(name)),
                 need,
+                member: None,
             },
         });
     };

@@ -41,6 +41,8 @@ pub enum Effect {
         variable: VariableRef,
         /// The origin of its value.
         need: ValueOrigin,
+        /// The only member of it that is read: an attribute, or `__getitem__` for an item.
+        member: Option<Name>,
     },
     /// It gives a name a value.
     Bind {
@@ -164,6 +166,8 @@ pub enum ValueKind {
     Container,
     /// An iterator: it changes whenever it is read.
     Iterator,
+    /// A class.
+    Class,
     /// An imported object: its module's name, and its name in the module.
     Imported(Name),
 }
@@ -274,6 +278,8 @@ pub struct Function {
     pub method: MethodKind,
     /// Whether it returns an iterator.
     pub is_generator: bool,
+    /// Whether a decorator may keep its results, or its code with the values of names.
+    pub is_cached: bool,
     /// Whether a function that it returns may have a state of its own.
     pub keeps_state: bool,
     /// The objects that it may return: parameters and the kernel's names.
@@ -314,6 +320,8 @@ pub enum MethodKind {
     Static,
     /// A class method.
     Class,
+    /// A property: reading the attribute calls it.
+    Property,
 }
 
 impl Effects {
@@ -334,6 +342,7 @@ impl Effects {
         let read = Effect::Read {
             variable: VariableRef::Global(name.clone()),
             need: ValueOrigin::Perhaps,
+            member: None,
         };
         let bind = Effect::Bind {
             name,

@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ruff_python_ast::{
-    Comprehension, ExceptHandler, Expr, ExprCall, FStringPart, InterpolatedStringElement,
-    InterpolatedStringElements, IpyEscapeKind, MatchCase, Operator, Parameters, Pattern, Stmt,
-    StmtClassDef, StmtFor, StmtFunctionDef, StmtTry, TypeParam, TypeParams, UnaryOp,
+    Comprehension, Decorator, ExceptHandler, Expr, ExprCall, FStringPart,
+    InterpolatedStringElement, InterpolatedStringElements, IpyEscapeKind, MatchCase, Operator,
+    Parameters, Pattern, Stmt, StmtClassDef, StmtFor, StmtFunctionDef, StmtTry, TypeParam,
+    TypeParams, UnaryOp,
 };
 use ruff_text_size::Ranged;
 
 use super::locals::{LocalBindings, bound_by_import, captured};
+use super::tables::{caches, only_wraps};
 use super::{
     Argument, Binder, Call, Effect, EffectStep, Function, FunctionLink, MethodKind, Name,
     Parameter, ParameterKind, Share, Unknown, Value, ValueKind, ValueOrigin, VariableRef,
@@ -129,6 +131,7 @@ impl<'a> Reader<'a> {
                 let effect = Effect::Read {
                     variable: variable.clone(),
                     need: self.need(name),
+                    member: None,
                 };
                 self.push(node, effect);
                 same(variable)
@@ -723,16 +726,19 @@ impl<'a> Reader<'a> {
     }
 
     fn function_definition(&mut self, it: &StmtFunctionDef) {
-        let mut carried = Value::default();
-        let mut method = MethodKind::Plain;
-        for decorator in &it.decorator_list {
-            let value = self.expression(&decorator.expression);
-            match &decorator.expression {
-                Expr::Name(name) if name.id == "staticmethod" => method = MethodKind::Static,
-                Expr::Name(name) if name.id == "classmethod" => method = MethodKind::Class,
-                _ => carried.shares.extend(weaker(value, Share::Perhaps).shares),
-            }
-        }
+        let (mut carried, decorators) = self.decorators(&it.decorator_list);
+        let names = || {
+            it.decorator_list
+                .iter()
+                .filter_map(|it| last_name(&it.expression))
+        };
+        let mut methods = names().filter_map(|name| match name {
+            "staticmethod" => Some(MethodKind::Static),
+            "classmethod" => Some(MethodKind::Class),
+            "property" | "cached_property" => Some(MethodKind::Property),
+            _ => None,
+        });
+        let method = methods.next().unwrap_or_default();
         self.defaults(&it.parameters);
         let opened = self.open_type_parameters(it.type_params.as_deref());
         let annotated = it.parameters.iter().filter_map(|it| it.annotation());
@@ -750,14 +756,60 @@ impl<'a> Reader<'a> {
             name: it.name.id.clone(),
             method,
             is_generator: yields,
+            is_cached: method == MethodKind::Plain && names().any(caches),
             ..function
         });
-        let direct = match it.decorator_list.is_empty() || method != MethodKind::Plain {
+        let is_plain = matches!(method, MethodKind::Static | MethodKind::Class);
+        let direct = match it.decorator_list.is_empty() || is_plain {
             true => FunctionLink::Is,
             false => FunctionLink::Holds,
         };
         carried.functions.push((function, direct));
-        self.bind(it, &it.name.id, carried);
+        self.bind(it, &it.name.id, carried.clone());
+        self.decorate(it, &it.name.id, &carried, decorators);
+    }
+
+    /// Reads decorators: what the decorated object may have in common with others, and the calls of the decorators.
+    fn decorators(&mut self, decorators: &[Decorator]) -> (Value, Vec<Call>) {
+        let mut carried = Value::default();
+        let mut calls = Vec::new();
+        for decorator in decorators {
+            let decorator = &decorator.expression;
+            let value = self.expression(decorator);
+            let mut call = Call::default();
+            match decorator {
+                // What this call returns is called: it is not known.
+                Expr::Call(_) => {}
+                _ if root(decorator).is_some() => self.callee(decorator, &mut call),
+                _ => call.receiver = value.clone(),
+            }
+            carried.shares.extend(weaker(value, Share::Perhaps).shares);
+            if !last_name(decorator).is_some_and(only_wraps) {
+                calls.push(call);
+            }
+        }
+        (carried, calls)
+    }
+
+    /// Calls decorators with the object of a name, the last one first.
+    fn decorate(&mut self, node: &impl Ranged, name: &Name, object: &Value, calls: Vec<Call>) {
+        let value = match self.scope_of(name) {
+            NameScope::Global => same(VariableRef::Global(name.clone())),
+            NameScope::Local(_) => object.clone(),
+        };
+        for mut call in calls.into_iter().rev() {
+            if call.root.as_ref() == Some(name) {
+                // The name had another object then.
+                call = Call::default();
+            }
+            call.arguments.push(Argument {
+                keyword: None,
+                is_starred: false,
+                value: value.clone(),
+                is_true: false,
+            });
+            self.push(node, Effect::Call(Arc::new(call)));
+        }
     }
 
     fn defaults(&mut self, parameters: &Parameters) {
@@ -813,18 +865,14 @@ impl<'a> Reader<'a> {
             parameters: all,
             method: MethodKind::Plain,
             is_generator: false,
+            is_cached: false,
             returns,
         }
     }
 
     fn class_definition(&mut self, it: &StmtClassDef) {
-        let mut value = Value::default();
-        for decorator in &it.decorator_list {
-            let decorator = self.expression(&decorator.expression);
-            value
-                .shares
-                .extend(weaker(decorator, Share::Perhaps).shares);
-        }
+        let (mut value, decorators) = self.decorators(&it.decorator_list);
+        value.kind = ValueKind::Class;
         let opened = self.open_type_parameters(it.type_params.as_deref());
         if let Some(arguments) = &it.arguments {
             for base in arguments.args.iter() {
@@ -852,7 +900,8 @@ impl<'a> Reader<'a> {
             .functions
             .sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         self.close(opened);
-        self.bind(it, &it.name.id, value);
+        self.bind(it, &it.name.id, value.clone());
+        self.decorate(it, &it.name.id, &value, decorators);
     }
 
     // Expressions.
@@ -994,9 +1043,9 @@ impl<'a> Reader<'a> {
                 Value::default()
             }
             Expr::Call(it) => self.call(it),
-            Expr::Attribute(it) => part_of(self.expression(&it.value)),
+            Expr::Attribute(it) => part_of(self.member(&it.value, &it.attr.id)),
             Expr::Subscript(it) => {
-                let value = self.expression(&it.value);
+                let value = self.member(&it.value, &Name::new_static("__getitem__"));
                 self.expression(&it.slice);
                 match is_constant(&it.slice) {
                     true => part_of(value),
@@ -1016,6 +1065,20 @@ impl<'a> Reader<'a> {
                 Value::default()
             }
         }
+    }
+
+    /// Reads an object of which only a member is used.
+    fn member(&mut self, object: &Expr, name: &Name) -> Value {
+        let value = self.expression(object);
+        if let (Expr::Name(_), Some(step)) = (object, self.steps.last_mut())
+            && let Effect::Read {
+                variable, member, ..
+            } = &mut step.effect
+            && matches!(&*value.shares, [(it, Share::Same)] if it == variable)
+        {
+            *member = Some(name.clone());
+        }
+        value
     }
 
     /// Reads an expression that may not be evaluated.
@@ -1160,6 +1223,7 @@ impl<'a> Reader<'a> {
                     let effect = Effect::Read {
                         variable: VariableRef::Global(name),
                         need: ValueOrigin::Perhaps,
+                        member: None,
                     };
                     self.push(it, effect);
                 }
@@ -1204,6 +1268,16 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let words = text.split(move |letter| !is_part(letter));
     let words = words.map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word));
     words.filter(|(_, word)| word.starts_with(|first: char| first == '_' || first.is_alphabetic()))
+}
+
+/// Returns the last name of what is called, or would be: `b` for `a.b(c)`.
+fn last_name(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Call(it) => last_name(&it.func),
+        Expr::Name(it) => Some(&it.id),
+        Expr::Attribute(it) => Some(&it.attr),
+        _ => None,
+    }
 }
 
 fn add_perhaps(value: &mut Value, part: Value) {

@@ -69,6 +69,43 @@ pub fn reading_method(name: &str) -> Option<ReadingMethod> {
         .then_some(ReadingMethod::New)
 }
 
+/// Says whether Python calls a special method of this name when code only uses its object: `__len__`, but not
+/// `__init__`.
+pub fn is_reading_special_method(name: &str) -> bool {
+    let inner = name.strip_prefix("__");
+    let inner = inner.and_then(|name| name.strip_suffix("__"));
+    inner.is_some_and(|inner| OTHER_SPECIAL_METHODS.binary_search(&inner).is_err())
+}
+
+/// Says whether a decorator of this name leaves its function uncalled, and changes nothing else.
+pub fn only_wraps(decorator: &str) -> bool {
+    matches!(
+        decorator,
+        "abstractmethod"
+            | "asynccontextmanager"
+            | "classmethod"
+            | "contextmanager"
+            | "dataclass"
+            | "deleter"
+            | "getter"
+            | "inference_mode"
+            | "no_grad"
+            | "overload"
+            | "property"
+            | "setter"
+            | "staticmethod"
+            | "total_ordering"
+            | "wraps"
+    )
+}
+
+/// Says whether a decorator of this name may keep results, or compiled code: `lru_cache`, `memoize`, `njit`.
+pub fn caches(decorator: &str) -> bool {
+    ["cache", "memo", "jit"]
+        .iter()
+        .any(|part| decorator.contains(part))
+}
+
 /// Says whether a method of this name stores its arguments in its object.
 pub fn takes_in(method: &str) -> bool {
     matches!(
@@ -215,6 +252,40 @@ const OUTSIDE: [&str; 32] = [
     "torch.rand",
     "urllib.",
     "uuid.",
+];
+
+/// Special methods, without their underscores, that make or change an object, or are called by its name. In the order
+/// of their bytes.
+const OTHER_SPECIAL_METHODS: [&str; 29] = [
+    "aenter",
+    "aexit",
+    "call",
+    "class_getitem",
+    "del",
+    "delattr",
+    "delete",
+    "delitem",
+    "enter",
+    "exit",
+    "iadd",
+    "iand",
+    "ifloordiv",
+    "ilshift",
+    "imatmul",
+    "imod",
+    "imul",
+    "init",
+    "init_subclass",
+    "ior",
+    "ipow",
+    "isub",
+    "itruediv",
+    "ixor",
+    "new",
+    "post_init",
+    "set",
+    "setattr",
+    "setitem",
 ];
 
 /// Methods that return a view of their object, or a part. In the order of their bytes.
@@ -731,7 +802,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_in_order() {
-        for table in [&READING[..], &BUILTINS, &VIEWS] {
+        for table in [&READING[..], &BUILTINS, &VIEWS, &OTHER_SPECIAL_METHODS] {
             assert!(table.is_sorted_by(|one, other| one < other), "{table:?}");
         }
     }
