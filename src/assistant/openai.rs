@@ -258,6 +258,8 @@ mod tests {
         let mut answer = OpenAiAnswer::default();
         let error = answer.take(r#"{"error":{"message":"no such model","type":"invalid"}}"#);
         assert!(matches!(error, Err(AnswerFault::Reported { .. })));
+        let overloaded = answer.take(r#"{"error":{"message":"overloaded","code":529}}"#);
+        assert!(matches!(overloaded, Err(AnswerFault::Reported { kind, .. }) if kind == "529"));
         assert!(matches!(answer.take("{"), Err(AnswerFault::Malformed(_))));
         let part =
             |at| format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{at}}}]}}}}]}}");
