@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::notebook::json::{Layout, Scanner, Span, append, decode, items, spliced};
+use crate::notebook::json::{
+    Layout, Scanner, Span, append, decode, items, spliced, without_padding,
+};
 
 /// Returns the JSON of a source. Lines of `old`, the cell's present value, that stay at the beginning and
 /// the end keep their bytes. `lists` decides between list and string if `old` does not.
@@ -46,7 +48,7 @@ pub(in crate::notebook) fn source_json(
     let inner = layout.deeper();
     // The separator between two lines is that of this cell, else that of the file.
     let gap = match spans.as_slice() {
-        [first, second, ..] => Span::new(first.end, second.start).of(old).to_vec(),
+        [first, second, ..] => without_padding(Span::new(first.end, second.start).of(old)).to_vec(),
         [first] if first.start > 1 => [b",", Span::new(1, first.start).of(old)].concat(),
         _ => inner.gap().into_bytes(),
     };

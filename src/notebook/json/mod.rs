@@ -16,7 +16,7 @@ mod value;
 
 pub(super) use digest::digest;
 pub(super) use layout::Layout;
-pub(super) use object::{Field, Object, items, list, spliced};
+pub(super) use object::{Field, Object, items, list, spliced, without_padding};
 pub(super) use path::{remove_value_at, set_value_at, string_at, value_at};
 pub(super) use scan::Scanner;
 pub(super) use sorted::sorted;

@@ -194,12 +194,19 @@ impl Object {
     /// Returns the bytes between two fields, including the comma.
     fn gap(&self, text: &[u8], layout: &Layout) -> Vec<u8> {
         match self.fields.as_slice() {
-            [first, second, ..] => Span::new(first.value().end, second.key().start)
-                .of(text)
-                .to_vec(),
+            [first, second, ..] => {
+                let gap = Span::new(first.value().end, second.key().start);
+                without_padding(gap.of(text)).to_vec()
+            }
             _ => layout.gap().into_bytes(),
         }
     }
+}
+
+/// Returns a separator without spaces at its beginning: they give the file another size and are no layout.
+pub(in crate::notebook) fn without_padding(gap: &[u8]) -> &[u8] {
+    let spaces = gap.iter().take_while(|byte| **byte == b' ').count();
+    gap.get(spaces..).unwrap_or_default()
 }
 
 /// Returns the positions of an array's values; an empty list if the text is anything else.

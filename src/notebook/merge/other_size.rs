@@ -2,9 +2,9 @@
 //!
 //! VS Code refuses to save over a newer file only if both its time and its size differ from those that it
 //! read (`validateWriteFile` in its file service). It would overwrite an edit that keeps the size, such as
-//! `0.1` to `0.5`, without asking. The space goes between two JSON tokens, at the end of a line that the
-//! edit has changed: no reader of the notebook sees it. Sources are never touched, since a trailing space
-//! may have a meaning there.
+//! `0.1` to `0.5`, without asking. The space goes between two JSON tokens, before the last one of a line that
+//! the edit has changed: no reader of the notebook sees it, and `git diff --check` does not report it as it
+//! does a space at the end. Sources are never touched, since a space may have a meaning there.
 
 use super::align::out_of_order;
 use crate::notebook::document::{Cell, Document};
@@ -56,35 +56,59 @@ fn end_of_change(old: &[u8], new: &[u8]) -> usize {
     new.len() - pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Returns JSON with one more space at the end of the line at `from`, or of the next line that ends between
-/// two tokens; in a text of one line, before the last bracket.
+/// Returns JSON with one more space in the line at `from`, or in a line after it; in a text of one line, before
+/// the last bracket.
 fn with_space(text: &[u8], from: usize) -> Vec<u8> {
-    let at = line_end(text, from)
+    let at = last_token(text, from)
         .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
         .unwrap_or(text.len());
     let (head, tail) = text.split_at(at);
-    let spaces = head.iter().rev().take_while(|byte| **byte == b' ').count();
-    match spaces {
-        MOST_SPACES.. => [head.get(..at - spaces).unwrap_or_default(), tail].concat(),
+    let is_space = |byte: &&u8| **byte == b' ';
+    let spaces = head.iter().rev().take_while(is_space).count();
+    // As many spaces may belong to the file's style.
+    let own = match head.iter().rev().nth(spaces) {
+        Some(b':') => 1,
+        // The indent of the next line.
+        Some(b'\n') => tail
+            .split(|byte| *byte == b'\n')
+            .nth(1)
+            .map_or(0, |line| line.iter().take_while(is_space).count()),
+        _ => 0,
+    };
+    match spaces.checked_sub(own) {
+        Some(MOST_SPACES..) => [head.get(..at - spaces + own).unwrap_or_default(), tail].concat(),
         _ => [head, b" ", tail].concat(),
     }
 }
 
-/// Returns the end of the first line, from a position on, that does not end within a string.
-fn line_end(text: &[u8], from: usize) -> Option<usize> {
-    let (mut in_string, mut escaped) = (false, false);
+/// Returns the start of a line's last token: of the first line, from a position on, that ends neither within a
+/// string nor behind an opening bracket. Empty brackets are one token.
+fn last_token(text: &[u8], from: usize) -> Option<usize> {
+    let (mut in_string, mut escaped, mut in_word) = (false, false, false);
+    let (mut token, mut opens) = (0, false);
     for (at, byte) in text.iter().enumerate() {
+        let was_in_word = std::mem::take(&mut in_word);
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'\n' if !in_string => {
-                let end = at - usize::from(at > 0 && text.get(at - 1) == Some(&b'\r'));
-                if end >= from {
-                    return Some(end);
+            b'"' => {
+                if !in_string {
+                    (token, opens) = (at, false);
+                }
+                in_string = !in_string;
+            }
+            _ if in_string => {}
+            b'\n' if at >= from && !opens => return Some(token),
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            b'}' | b']' if opens => opens = false,
+            b'{' | b'[' => (token, opens) = (at, true),
+            b'}' | b']' | b',' | b':' => (token, opens) = (at, false),
+            _ => {
+                in_word = true;
+                if !was_in_word {
+                    (token, opens) = (at, false);
                 }
             }
-            _ => {}
         }
     }
     None
@@ -112,7 +136,7 @@ mod tests {
         let mut after = before.clone();
         after.replace(0, "0.1", "0.5", false).unwrap();
         let after = after.with_other_size(&before, None);
-        let want = FILE.replace("0.1 \\\\\\n\",", "0.5 \\\\\\n\", ");
+        let want = FILE.replace("0.1 \\\\\\n\",", "0.5 \\\\\\n\" ,");
         assert_eq!(text(&after), want);
         assert_eq!(after.cells()[0].source(), "x = 0.5 \\\n'''");
         // A move, and a change of the notebook's own metadata.
@@ -126,7 +150,7 @@ mod tests {
             .set_notebook_metadata(&["k"], &Json::string("2"))
             .unwrap();
         let named = named.with_other_size(&before, None);
-        assert_eq!(text(&named), FILE.replace("\"1\"", "\"2\" "));
+        assert_eq!(text(&named), FILE.replace("\"1\"", " \"2\""));
         assert_whole(&named);
         // A document whose size differs already, or that has not changed, stays as it is.
         let mut longer = before.clone();
@@ -140,6 +164,43 @@ mod tests {
             text(&open(FILE.as_bytes()).with_other_size(&before, None)),
             FILE
         );
+    }
+
+    #[test]
+    fn no_line_gets_a_space_at_its_end() {
+        let before = open(FILE.as_bytes());
+        let edits: [fn(&mut Document); 5] = [
+            |it| drop(it.replace(0, "0.1", "0.5", false)),
+            |it| drop(it.replace(0, "'''", "###", false)),
+            |it| drop(it.set_source(1, "z")),
+            |it| drop(it.move_cell(1, 0)),
+            |it| drop(it.set_notebook_metadata(&["k"], &Json::string("2"))),
+        ];
+        for edit in edits {
+            let mut after = before.clone();
+            edit(&mut after);
+            let after = text(&after.with_other_size(&before, Some("b")));
+            assert_ne!(after, FILE);
+            assert!(!after.contains(" \n"), "{after}");
+        }
+        // The space is not put into empty brackets, which mean the same only without it.
+        let brackets = b"{\n \"a\": [\n  1\n ],\n \"b\": {}\n}";
+        let found = with_space(brackets, 25);
+        assert_eq!(found, b"{\n \"a\": [\n  1\n ],\n \"b\":  {}\n}");
+        assert_eq!(
+            with_space(brackets, 0),
+            b"{\n \"a\": [\n   1\n ],\n \"b\": {}\n}"
+        );
+    }
+
+    #[test]
+    fn new_lines_do_not_inherit_the_space() {
+        let before = open(FILE.as_bytes());
+        let mut after = before.clone();
+        after.replace(0, "0.1", "0.5", false).unwrap();
+        let mut longer = after.with_other_size(&before, None);
+        longer.set_source(0, "x = 0.5 \\\ny\nz").unwrap();
+        assert!(!text(&longer).contains(" ,"), "{}", text(&longer));
     }
 
     #[test]

@@ -787,7 +787,7 @@ fn an_edit_of_an_older_notebook_changes_its_cell_alone() {
     let edited = text();
     let lines = old.lines().zip(edited.lines());
     let other: Vec<_> = lines.filter(|(a, b)| a != b).collect();
-    assert_eq!(other, [("    \"lr = 0.1\"", "    \"lr = 0.5\" ")]);
+    assert_eq!(other, [("    \"lr = 0.1\"", "     \"lr = 0.5\"")]);
     assert_ne!(edited.len(), old.len(), "VS Code would save over it");
     on(&world, &["insert", "0", "new", "--id", "mine1234"]).ended(0);
     assert_eq!(ids(), ["mine1234", &first[0], &first[1]]);
