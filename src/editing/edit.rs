@@ -202,7 +202,9 @@ pub fn change(
     let mut recording = Recording::edit(notebook, &editor.by, command);
     let (mut changes, mut intended) = (Vec::new(), None);
     let mut unseen = UnseenEdits::default();
-    let written = transaction::write(notebook, editor.force, |document| {
+    // Formatting changes nothing but the style.
+    let resizes = command.name != "fmt";
+    let write_change = |document: &Document| {
         recording.touch(document);
         let (mut after, changed) =
             make(document).map_err(|error| explain_stale(error, notebook, editor))?;
@@ -229,12 +231,19 @@ pub fn change(
             .iter()
             .filter(|change| change.kind == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
-        let after = after.with_other_size(document, mover);
+        let after = match resizes {
+            true => after.with_other_size(document, mover),
+            false => after,
+        };
         recording.intend(document, &after, &changed);
         changes = changed;
         intended = Some(after.clone());
         Ok(after)
-    });
+    };
+    let written = match resizes {
+        true => transaction::write(notebook, editor.force, write_change),
+        false => transaction::write_style(notebook, editor.force, write_change),
+    };
     let written = written.map_err(|error| match error {
         WriteError::Change(error) => error,
         WriteError::NotebookFile(error) => error.into(),

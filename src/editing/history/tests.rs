@@ -753,6 +753,19 @@ fn an_undo_names_the_edits_that_a_save_has_dropped() {
 }
 
 #[test]
+fn formatting_adds_no_space_to_a_file_that_keeps_its_size() {
+    let desk = Desk::new("a:1 b:2");
+    let jupyters = desk.string();
+    // The same style, but for the place of one space.
+    let other = jupyters.replacen("\"cell_type\": ", "\"cell_type\" :", 1);
+    assert_ne!(other, jupyters);
+    std::fs::write(desk.file(), &other).unwrap();
+    let (found, _) = crate::editing::format::write(&desk.notebook, &editor("claude")).unwrap();
+    assert!(found.differs);
+    assert_eq!(desk.string(), jupyters);
+}
+
+#[test]
 fn no_edit_leaves_the_size_of_the_file_as_it_was() {
     let desk = Desk::old();
     desk.read("claude");

@@ -126,7 +126,7 @@ fn finish_leftover(
         )));
     };
     let mut lost = 0;
-    let written = write_locked(notebook, lock, false, &|_| false, |current| {
+    let written = write_locked(notebook, lock, false, true, &|_| false, |current| {
         // The later save wins. The file that the killed command put in place is older than what was
         // saved into the file that it swapped out; any other file is newer.
         let now = std::fs::metadata(&notebook.real).map(|found| FileStamp::of(&found));

@@ -70,6 +70,19 @@ pub fn write<E: std::error::Error + 'static>(
     write_running(notebook, force, &|_| false, change)
 }
 
+/// Like [`write`], for a change of nothing but the file's style: the file may keep its size, as no text is
+/// lost if an editor saves its own copy over it.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_style<E: std::error::Error + 'static>(
+    notebook: &NotebookFile,
+    force: bool,
+    change: impl FnMut(&Document) -> Result<Document, E>,
+) -> Result<TransactionResult, WriteError<E>> {
+    write_with(notebook, force, false, &|_| false, change)
+}
+
 /// Like [`write`], for the recorder of the cells that `runs` names: the outputs of these cells are the
 /// recorder's, even if other programs save others in the meantime.
 ///
@@ -78,6 +91,16 @@ pub fn write<E: std::error::Error + 'static>(
 pub(crate) fn write_running<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
+    runs: &dyn Fn(&str) -> bool,
+    change: impl FnMut(&Document) -> Result<Document, E>,
+) -> Result<TransactionResult, WriteError<E>> {
+    write_with(notebook, force, true, runs, change)
+}
+
+fn write_with<E: std::error::Error + 'static>(
+    notebook: &NotebookFile,
+    force: bool,
+    resizes: bool,
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -92,7 +115,7 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
         }
     };
     let notes = finish::leftovers(notebook, lock.as_ref());
-    let mut written = write_locked(notebook, lock.as_ref(), force, runs, change)?;
+    let mut written = write_locked(notebook, lock.as_ref(), force, resizes, runs, change)?;
     written.notes.splice(0..0, notes);
     Ok(written)
 }
@@ -102,6 +125,7 @@ fn write_locked<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     lock: Option<&Lock>,
     force: bool,
+    resizes: bool,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -128,7 +152,9 @@ fn write_locked<E: std::error::Error + 'static>(
         if attempt.to_write.has_same_bytes(&attempt.in_file) {
             return attempt.end();
         }
-        attempt.to_write = attempt.to_write.with_other_size(&attempt.in_file, None);
+        if resizes {
+            attempt.to_write = attempt.to_write.with_other_size(&attempt.in_file, None);
+        }
         let theirs = match put(
             notebook,
             &attempt.in_file,
