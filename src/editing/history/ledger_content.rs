@@ -65,6 +65,9 @@ pub(super) struct Watched {
     /// The cell's revision after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Revision>,
+    /// The operation that undid the edit, unless it was undone itself. Such an edit cannot be lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone_by: Option<String>,
 }
 
 /// An edit that a command is about to write.
@@ -127,8 +130,20 @@ impl LedgerContent {
         self.cells = cells;
     }
 
-    /// Adds an edit to those that are compared with later saves.
-    pub(super) fn watch(&mut self, op: &str, by: &str, steps: &[CellStep]) {
+    /// Adds an edit to those that are compared with later saves. An undo is none of them: it takes the edit
+    /// that it undid out, and if that is an undo, puts the first edit back.
+    pub(super) fn watch(&mut self, op: &str, by: &str, change: &NotebookChange) {
+        if let Some(undone) = &change.undoes {
+            for edit in &mut self.watched {
+                if edit.undone_by.as_ref() == Some(undone) {
+                    edit.undone_by = None;
+                } else if edit.op == *undone {
+                    edit.undone_by = Some(op.to_owned());
+                }
+            }
+            return;
+        }
+        let steps: &[CellStep] = &change.changes;
         let at = Timestamp::now();
         let lasting = [
             ChangeKind::Inserted,
@@ -144,6 +159,7 @@ impl LedgerContent {
             kind: step.kind,
             before: step.before,
             after: step.after,
+            undone_by: None,
         }));
         let extra = self.watched.len().saturating_sub(MOST_WATCHED);
         self.watched.drain(..extra);

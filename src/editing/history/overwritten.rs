@@ -51,7 +51,7 @@ pub(super) fn take_overwritten(
     let (old, new) = (by_id(before), by_id(after));
     let mut chains: HashMap<&str, Vec<Revision>> = HashMap::new();
     let mut remains = Vec::new();
-    for edit in watched.iter() {
+    for edit in watched.iter().filter(|edit| edit.undone_by.is_none()) {
         let chain = chains.entry(&edit.cell).or_default();
         chain.extend(edit.before);
         let (then, now) = (old.get(&edit.cell).copied(), new.get(&edit.cell).copied());
@@ -64,6 +64,9 @@ pub(super) fn take_overwritten(
     let mut lost = Vec::new();
     let mut judged = remains.iter().enumerate();
     watched.retain(|edit| {
+        if edit.undone_by.is_some() {
+            return true;
+        }
         let Some((index, remains)) = judged.next() else {
             return true;
         };
@@ -226,6 +229,7 @@ mod tests {
                 },
                 before,
                 after,
+                undone_by: None,
             }
         };
         edits.map(edit).collect()

@@ -152,7 +152,7 @@ impl<'a> Recording<'a> {
             }
             content.advance(steps::forth(&content.cells, &change.changes));
             match (&change.op, &by) {
-                (Some(op), Some(by)) => content.watch(op, by, &change.changes),
+                (Some(op), Some(by)) => content.watch(op, by, &change),
                 _ => content.watched.retain(|edit| {
                     let is_lost =
                         |lost: &OverwrittenEdit| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
@@ -374,7 +374,7 @@ impl<'a> Recording<'a> {
         (change.before, change.after) = (content.revision, steps::revision(&cells));
         let kind = match &change.op {
             Some(op) => {
-                content.watch(op, by.as_deref().unwrap_or_default(), &change.changes);
+                content.watch(op, by.as_deref().unwrap_or_default(), &change);
                 EventKind::Edited(change)
             }
             None => EventKind::Saved(change),

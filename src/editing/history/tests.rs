@@ -753,6 +753,25 @@ fn an_undo_names_the_edits_that_a_save_has_dropped() {
 }
 
 #[test]
+fn an_edit_that_was_undone_is_not_lost_by_a_later_save() {
+    let desk = Desk::new("a:original b:2");
+    desk.read("claude");
+    let edit = r#"[{"op":"edit","cell":"0","source":"quite new"}]"#;
+    let edited = desk.edit("claude", edit).unwrap();
+    let undone = desk.undo(None).unwrap();
+    desk.save_operations(r#"[{"op":"edit","cell":"0","source":"a persons text"}]"#);
+    desk.read("claude");
+    assert_eq!(desk.lost("claude"), []);
+    // If the undo is undone, the edit counts again.
+    desk.save_operations(r#"[{"op":"edit","cell":"0","source":"original"}]"#);
+    desk.undo(undone.done.op.as_deref()).unwrap();
+    assert_eq!(desk.read("claude").cells()[0].source(), "quite new");
+    desk.save_operations(r#"[{"op":"edit","cell":"0","source":"original"}]"#);
+    desk.read("claude");
+    assert_eq!(desk.lost("claude"), [("a".to_owned(), edited.op.unwrap())]);
+}
+
+#[test]
 fn formatting_adds_no_space_to_a_file_that_keeps_its_size() {
     let desk = Desk::new("a:1 b:2");
     let jupyters = desk.string();
