@@ -9,6 +9,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, PeekRequest, PeekStatus, RunRequest};
 use crate::cli::Context;
 use crate::cli::args::dashes::text;
+use crate::cli::args::source;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::{FollowLimits, Form};
@@ -118,10 +119,9 @@ impl Run {
             let hint = format!("its cells: nb exec {} --all", quote(Path::new(code)));
             return Err(Problem::new(ProblemKind::Usage, text).hint(hint));
         }
-        if code != "-" {
-            return Ok(code.clone());
+        match code.as_str() {
+            "-" => source::stdin(),
+            code => Ok(code.to_owned()),
         }
-        let read = std::io::read_to_string(std::io::stdin());
-        read.map_err(|error| Problem::failed("read the code from stdin", &error))
     }
 }

@@ -49,6 +49,14 @@ fn wait_for_output(world: &World, job: &str, text: &str) {
 }
 
 #[test]
+fn code_from_a_file_with_a_byte_order_mark_runs() {
+    let world = world();
+    let script = "printf '\\357\\273\\277x = 20\\nx + 1\\n' | \"$NB_TEST_BINARY\" run -";
+    let output = output_of(&mut shell(&world, script)).ended(0);
+    assert_eq!(output.stdout, "21\n");
+}
+
+#[test]
 fn code_is_a_job_and_stays_out_of_the_notebook() {
     let world = world();
     let file = world.project().join("a.ipynb");
