@@ -100,8 +100,8 @@ impl Context {
         print::json(&Envelope::of(answer, self.meanwhile()))
     }
 
-    /// Records whether the answer was printed. A failure has been reported already and does not change the
-    /// exit code, since the command has done its work.
+    /// Records whether the answer was printed. A failure has been reported already, and does not change the
+    /// exit code of a command that has done its work nevertheless; see [`CommandLine::only_prints`].
     fn printed(&self, printed: &io::Result<()>) -> Result<ExitCode, Problem> {
         self.is_cut.set(self.is_cut.get() || printed.is_err());
         Ok(ExitCode::SUCCESS)
@@ -194,6 +194,8 @@ pub fn main() -> ExitCode {
             line.command.run(&context).await
         })
     });
+    let is_lost = line.only_prints && context.is_cut.get();
+    let result = result.map(|code| if is_lost { ExitCode::FAILURE } else { code });
     context.end(result)
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct CommandLine {
     pub(crate) json: bool,
     /// The command as hints show it if the typed one is too long to be repeated.
     pub(crate) summary: String,
+    /// Whether the command does nothing but print: it fails if it cannot.
+    pub(crate) only_prints: bool,
 }
 
 /// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
@@ -146,6 +148,7 @@ fn read_matches(matches: &clap::ArgMatches) -> Result<CommandLine, clap::Error> 
         command: (entry.read)(own)?,
         json: entry.is_json(own),
         summary: entry.summary(),
+        only_prints: entry.only_prints,
     })
 }
 

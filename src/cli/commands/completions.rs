@@ -23,7 +23,6 @@ impl Command for Completions {
         let mut script = Vec::new();
         let mut parser = args::parser_for(false);
         clap_complete::generate(self.shell, &mut parser, "nb", &mut script);
-        let _ = print::raw(&script);
-        Some(ExitCode::SUCCESS)
+        Some(print::code(&print::raw(&script)))
     }
 }

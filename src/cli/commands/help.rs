@@ -38,8 +38,7 @@ impl Command for Help {
                 command.render_long_help().ansi().to_string()
             }
         };
-        let _ = print::raw(text.as_bytes());
-        Some(ExitCode::SUCCESS)
+        Some(print::code(&print::raw(text.as_bytes())))
     }
 }
 

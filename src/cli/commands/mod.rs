@@ -102,6 +102,7 @@ pub(crate) const COMMANDS: [Entry; 49] = [
         .first(),
     Entry::of::<status::Status>("status", Kernel)
         .aliases("ps info")
+        .only_prints()
         .first()
         .json("Print one JSON object; with --watch one for each look"),
     Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases("stop cancel abort"),
@@ -109,8 +110,10 @@ pub(crate) const COMMANDS: [Entry; 49] = [
     Entry::of::<shutdown::Shutdown>("shutdown", Kernel)
         .aliases("close kill")
         .first(),
-    Entry::of::<kernels::Kernels>("kernels", Kernel).aliases("kernelspecs list-kernels"),
-    Entry::of::<doctor::Doctor>("doctor", Kernel),
+    Entry::of::<kernels::Kernels>("kernels", Kernel)
+        .aliases("kernelspecs list-kernels")
+        .only_prints(),
+    Entry::of::<doctor::Doctor>("doctor", Kernel).only_prints(),
     Entry::of::<gc::Gc>("gc", Kernel),
     Entry::of::<mv::Mv>("mv", Kernel)
         .aliases("rename move-notebook mv-notebook")
@@ -126,9 +129,11 @@ pub(crate) const COMMANDS: [Entry; 49] = [
         .words("FILE DESTINATION"),
     Entry::of::<cells::Cells>("cells", Notebook)
         .aliases("list ls list-cells")
+        .only_prints()
         .first(),
     Entry::of::<cell::Cell>("cell", Notebook)
         .aliases("show read cat view read-cell output outputs")
+        .only_prints()
         .first()
         .words("CELL")
         .json("Print one JSON object; with --limit 0 the outputs are as the file has them"),
@@ -150,12 +155,17 @@ pub(crate) const COMMANDS: [Entry; 49] = [
     Entry::of::<clear::Clear>("clear", Notebook).aliases("clear-output clear-outputs"),
     Entry::of::<search::Search>("search", Notebook)
         .aliases("grep find")
+        .only_prints()
         .first()
         .words("PATTERN"),
-    Entry::of::<graph::Graph>("graph", Notebook).aliases("dag deps dependencies"),
-    Entry::of::<diff::Diff>("diff", Notebook),
+    Entry::of::<graph::Graph>("graph", Notebook)
+        .aliases("dag deps dependencies")
+        .only_prints(),
+    Entry::of::<diff::Diff>("diff", Notebook).only_prints(),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
-    Entry::of::<export::Export>("export", Notebook).aliases("dump"),
+    Entry::of::<export::Export>("export", Notebook)
+        .aliases("dump")
+        .only_prints(),
     Entry::of::<undo::Undo>("undo", Notebook)
         .aliases("revert")
         .first(),
@@ -173,13 +183,17 @@ pub(crate) const COMMANDS: [Entry; 49] = [
         .aliases("eval")
         .first()
         .words("CODE"),
-    Entry::of::<vars::Vars>("vars", Running).aliases("variables whos"),
+    Entry::of::<vars::Vars>("vars", Running)
+        .aliases("variables whos")
+        .only_prints(),
     Entry::of::<jobs::Wait>("wait", Running)
         .aliases("follow tail")
         .first(),
     Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
     Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
-    Entry::of::<log::Log>("log", Running).aliases("history logs"),
+    Entry::of::<log::Log>("log", Running)
+        .aliases("history logs")
+        .only_prints(),
     Entry::of::<events::Events>("events", Running)
         .json("Print one JSON object for each event, after one that says from where on"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
@@ -205,6 +219,8 @@ pub(crate) struct Entry {
     words: &'static str,
     /// The help of the command's `--json`; empty if it has none.
     json: &'static str,
+    /// Whether the command does nothing but print.
+    pub(crate) only_prints: bool,
 }
 
 impl Entry {
@@ -218,7 +234,13 @@ impl Entry {
             is_first: false,
             words: "",
             json: "Print one JSON object",
+            only_prints: false,
         }
+    }
+
+    const fn only_prints(mut self) -> Self {
+        self.only_prints = true;
+        self
     }
 
     const fn first(mut self) -> Self {

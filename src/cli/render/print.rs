@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use serde::Serialize;
 
@@ -33,6 +34,14 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
 /// Prints one line.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     raw(format!("{text}\n").as_bytes())
+}
+
+/// Returns the exit code of a command that does nothing but print.
+pub(crate) fn code(printed: &io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Prints a message that is not data to stderr. Write errors are ignored.
@@ -135,8 +144,8 @@ fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {
             std::process::exit(0);
         }
         Err(error) => {
-            // An answer that is lost, for example on a full disk, must not look like an empty one. The exit
-            // code stays, since the command has done its work.
+            // An answer that is lost, for example on a full disk, must not look like an empty one. What that
+            // means for the exit code depends on the command.
             note(&format!("nb: cannot write the answer: {error}"));
             result
         }

@@ -323,7 +323,25 @@ fn a_process_that_only_has_the_kernels_pid_is_left_alone() {
 #[test]
 fn an_answer_that_cannot_be_written_is_reported() {
     let world = World::new();
-    let mut command = super::shell(&world, "\"$NB\" completions bash > /dev/full");
-    command.env("NB", world.nb().get_program());
-    output_of(&mut command).with("cannot write the answer: No space left");
+    let notebook = r#"{"cells": [{"cell_type": "code", "id": "a", "metadata": {}, "outputs": [],
+        "execution_count": null, "source": "x = 1"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
+    std::fs::write(world.project().join("t.ipynb"), notebook).expect("write it");
+    let into_nowhere = |words: &str| {
+        let mut command = super::shell(&world, &format!("\"$NB\" {words} > /dev/full"));
+        command.env("NB", world.nb().get_program());
+        output_of(&mut command).with("cannot write the answer: No space left")
+    };
+    // A command that does nothing but print fails, and one that has done its work does not.
+    for words in [
+        "completions bash",
+        "help edit",
+        "export t.ipynb",
+        "cells t.ipynb --json",
+        "cell t.ipynb 0",
+        "search x t.ipynb",
+        "doctor t.ipynb",
+    ] {
+        into_nowhere(words).ended(1);
+    }
+    into_nowhere("edit t.ipynb 0 --replace 1 2").ended(0);
 }
