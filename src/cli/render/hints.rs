@@ -124,8 +124,7 @@ impl Commands {
     /// Returns the words to add to a command so that it names the notebook; `rest` follows the command's
     /// first word.
     fn missing(&self, word: &str, rest: &str, typed: &str) -> String {
-        let end = ENDS.iter().filter_map(|end| rest.find(end)).min();
-        let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest);
+        let rest = rest.get(..end_of_command(rest)).unwrap_or(rest);
         let next = rest.split_whitespace().next().unwrap_or_default();
         let is_job = OF_JOB.contains(&word) || (word == "interrupt" && is_job_id(next));
         let is_of_all = matches!(word, "status" | "shutdown") && matches!(next, "--all" | "--idle");
@@ -142,6 +141,27 @@ impl Commands {
             () => format!(" {typed}"),
         }
     }
+}
+
+/// Returns the length of the rest of a command within a sentence. Nothing within a quoted word ends it.
+fn end_of_command(rest: &str) -> usize {
+    let mut at = 0;
+    while let Some(tail) = rest.get(at..).filter(|tail| !tail.is_empty()) {
+        if ENDS.iter().any(|end| tail.starts_with(end)) {
+            return at;
+        }
+        let quoted = tail.strip_prefix(" '").and_then(|word| word.find('\''));
+        let next = tail.chars().next().map_or(1, char::len_utf8);
+        at += quoted.map_or(next, |length| " '".len() + length + 1);
+        // A quote within the word.
+        while quoted.is_some()
+            && let Some(more) = rest.get(at..).and_then(|it| it.strip_prefix("\\''"))
+            && let Some(length) = more.find('\'')
+        {
+            at += "\\''".len() + length + 1;
+        }
+    }
+    rest.len()
 }
 
 fn is_job_id(word: &str) -> bool {
@@ -277,6 +297,26 @@ mod tests {
         assert_eq!(repeated, "nb run 'x = 1' -n 'a b.ipynb'");
         let long = [OsString::from("run"), OsString::from("x".repeat(LONG))];
         assert_eq!(typed_words(long.into_iter(), "nb run CODE"), "nb run CODE");
+    }
+
+    #[test]
+    fn a_quoted_name_ends_no_command() {
+        for name in [
+            "Chapter 1: intro.ipynb",
+            "a, b.ipynb",
+            "a; b.ipynb",
+            "a | b.ipynb",
+            "a (1).ipynb",
+            "a && b.ipynb",
+            "it's a, b.ipynb",
+        ] {
+            let typed = commands(Some(name), false);
+            let quoted = quote(Path::new(name));
+            let hint = typed.complete("nb open NOTEBOOK starts one, nb cells lists the cells");
+            let want = format!("nb open {quoted} starts one, nb cells {quoted} lists the cells");
+            assert_eq!(hint, want);
+            assert_eq!(typed.complete(&want), want);
+        }
     }
 
     #[test]
