@@ -137,6 +137,14 @@ impl Caller {
         let configured = config.name.as_deref();
         let (actor, is_person) =
             Actor::of_command(name, &ProcessVariables, configured, settings.on_terminal);
+        if actor.to_string().contains(char::is_control) {
+            let text = format!(
+                "{:?} is no name: it has control characters",
+                actor.to_string()
+            );
+            let hint = "--as, NB_AS or `as` in .nb/config.toml gives the name, such as ada";
+            return Err(Problem::new(ProblemKind::Usage, text).hint(hint));
+        }
         // A path from a variable is relative to the working directory; one from the settings file, to its
         // project.
         let configured = config.notebook.filter(|_| named.is_none());

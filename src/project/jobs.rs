@@ -34,6 +34,7 @@ pub struct Job {
     /// Its id: eight hexadecimal digits. Commands accept the first three or more of them.
     pub id: String,
     /// The actor who requested it.
+    #[serde(deserialize_with = "super::event::name")]
     pub by: String,
     /// The agent's session that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

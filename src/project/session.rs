@@ -563,7 +563,11 @@ pub struct Ended {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// The actor who ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::event::optional_name"
+    )]
     pub by: Option<String>,
     /// The exit of its process, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

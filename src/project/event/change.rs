@@ -110,6 +110,7 @@ pub struct OverwrittenEdit {
     /// The edit, as `nb undo` and the journal name it.
     pub op: String,
     /// The actor of the edit.
+    #[serde(deserialize_with = "super::name")]
     pub by: String,
     /// The agent's session that made the edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

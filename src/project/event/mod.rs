@@ -22,7 +22,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use call::ToolCall;
 pub use change::{CellStep, NotebookChange, OverwrittenEdit};
@@ -44,7 +44,11 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
     /// The actor's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "optional_name"
+    )]
     pub by: Option<String>,
     /// The agent's session. People see only the name, but two sessions are two actors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -312,6 +316,21 @@ impl Event {
     }
 }
 
+/// Reads an actor's name without control characters: others may have written the file, and a name must not
+/// begin lines of its own where it is printed.
+pub(super) fn optional_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    Ok(name.map(|name| name.replace(char::is_control, " ")))
+}
+
+/// Like [`optional_name`], for a name that must be there.
+pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Ok(name.replace(char::is_control, " "))
+}
+
 /// Splits an actor's id into the name and, if it has one, the session: an id is `claude` or
 /// `claude#1a2b3c4d`.
 pub fn split_actor(id: &str) -> (&str, Option<&str>) {
@@ -483,6 +502,22 @@ mod tests {
         let written = event.to_write(true);
         assert_eq!(written.by.as_deref(), Some("claude"));
         assert_eq!(written.actor(), event.by);
+    }
+
+    #[test]
+    fn a_name_in_a_file_begins_no_line() {
+        let event = json!({
+            "at": "2026-01-02T03:04:05Z", "session": "a", "event": "opened",
+            "by": "ada\n2026-01-02  bo\u{1b}[2K",
+        });
+        let event: Event = serde_json::from_value(event).unwrap();
+        assert_eq!(event.by.as_deref(), Some("ada 2026-01-02  bo [2K"));
+        let lost = json!({
+            "at": "2026-01-02T03:04:05Z", "cell": "a", "op": "1", "by": "ada\r\nbo", "what": "edited",
+            "revision": null,
+        });
+        let lost: OverwrittenEdit = serde_json::from_value(lost).unwrap();
+        assert_eq!(lost.by, "ada  bo");
     }
 
     #[test]

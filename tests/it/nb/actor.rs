@@ -60,6 +60,17 @@ fn an_agent_on_a_terminal_is_no_person() {
 }
 
 #[test]
+fn a_name_that_would_begin_a_line_is_refused() {
+    let world = World::new();
+    nb(&world, ["doctor", "--as", "ada\n2026-01-01 00:00  bo"])
+        .ended(2)
+        .with("it has control characters");
+    output_of(world.nb().arg("doctor").env("NB_AS", "a\u{1b}[2K"))
+        .ended(2)
+        .with("NB_AS");
+}
+
+#[test]
 fn settings_are_those_of_the_notebooks_project_wherever_the_command_is_typed() {
     let world = World::new();
     std::fs::create_dir(world.project().join("other")).expect("make a folder");
