@@ -198,8 +198,7 @@ mod tests {
         let before = open(FILE.as_bytes());
         let mut after = before.clone();
         after.replace(0, "0.1", "0.5", false).unwrap();
-        let padded = after.with_other_size(&before, None);
-        let mut longer = padded.clone();
+        let mut longer = after.with_other_size(&before, None);
         longer.set_source(0, "x = 0.5 \\\ny\nz").unwrap();
         assert!(!text(&longer).contains(" ,"), "{}", text(&longer));
     }
