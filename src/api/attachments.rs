@@ -28,9 +28,9 @@ pub async fn attachments(
     caller: &Caller,
     cell: CellSelector,
 ) -> Result<AttachmentsAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
+        let document = view::open(&file, caller.by())?.document;
         let places = places(&document, &[cell])?;
         let cell = places.first().and_then(|at| document.cells().get(*at));
         let raw = cell.and_then(|cell| cell.raw_attachments());

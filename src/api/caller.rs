@@ -279,7 +279,7 @@ impl Caller {
     /// open one that the caller used last.
     ///
     /// It needs no kernel. If no notebook is named and none is open, that is a usage error.
-    pub(super) async fn page(&self) -> Result<NotebookFile, Problem> {
+    pub(super) async fn notebook_file(&self) -> Result<NotebookFile, Problem> {
         let path = match self.named() {
             Some(path) => path,
             None => match self.resolve_or_last_used().await {
@@ -292,12 +292,12 @@ impl Caller {
                 Err(error) => return Err(Problem::of_target(&error, &self.command)),
             },
         };
-        let page = NotebookFile::of(&path)?;
-        for note in transaction::finish(&page) {
-            (self.progress)(&format!("{}: {note}", page.path.display()));
+        let file = NotebookFile::of(&path)?;
+        for note in transaction::finish(&file) {
+            (self.progress)(&format!("{}: {note}", file.path.display()));
         }
-        self.set_target_notebook(&page.project, &page.key);
-        Ok(page)
+        self.set_target_notebook(&file.project, &file.key);
+        Ok(file)
     }
 
     /// Returns the project of the named notebook, else the one at or above the working directory.

@@ -151,18 +151,18 @@ pub enum OutputAnswer {
 /// # Errors
 /// The notebook cannot be read, or a cell does not exist.
 pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let view = view::open(&page, caller.by())?;
+        let view = view::open(&file, caller.by())?;
         let document = &view.document;
         let places = match request.all {
             true => (0..document.cells().len()).collect(),
             false => named(document, &request.cells)?,
         };
-        let runs = running(&page).and_then(|runs| runs.cell);
-        let graph = NotebookGraph::of(&page, document, Analysis::IfRun)?;
+        let runs = running(&file).and_then(|runs| runs.cell);
+        let graph = NotebookGraph::of(&file, document, Analysis::IfRun)?;
         let names = CellNames::of(document, &graph);
-        let mut files = OutputFiles::of(&page, &caller.working_dir);
+        let mut files = OutputFiles::of(&file, &caller.working_dir);
         let cells = places.iter();
         let cells: Vec<_> = cells.filter_map(|at| document.cells().get(*at)).collect();
         let mut previews = match request.outputs {
@@ -190,7 +190,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         });
         let answer = CellAnswer {
             cells: cells.collect(),
-            notebook: NotebookSummary::of(&page, document),
+            notebook: NotebookSummary::of(&file, document),
             unwritten: files.problem.map(|error| error.to_string()),
         };
         caller.has_shown(view);
@@ -205,16 +205,16 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
 /// The notebook cannot be read, the cell, the output or its MIME type does not exist, or the file cannot be
 /// written.
 pub async fn output(caller: &Caller, request: OutputRequest) -> Result<OutputAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
+        let document = view::open(&file, caller.by())?.document;
         let places = named(&document, &request.cells)?;
         let cell = match places.as_slice() {
             [place] => document.cells().get(*place),
             _ => None,
         };
         let not_one_cell = || Problem::new(ProblemKind::Usage, "--output is of one cell");
-        one_output(&page, cell.ok_or_else(not_one_cell)?, &request)
+        one_output(&file, cell.ok_or_else(not_one_cell)?, &request)
     })
     .await
 }
@@ -228,7 +228,7 @@ fn named(document: &Document, cells: &[CellSelector]) -> Result<Vec<usize>, Prob
 }
 
 fn one_output(
-    page: &NotebookFile,
+    file: &NotebookFile,
     cell: &Cell,
     request: &OutputRequest,
 ) -> Result<OutputAnswer, Problem> {
@@ -268,7 +268,7 @@ fn one_output(
         let mime = mime.to_owned();
         return Ok(OutputAnswer::Bytes { mime, bytes });
     }
-    let path = Export::of(page).write(id, &name, &form.ending, &bytes);
+    let path = Export::of(file).write(id, &name, &form.ending, &bytes);
     let path = path.map_err(|error| Problem::failed("write the output to a file", &error))?;
     Ok(OutputAnswer::File(path))
 }
@@ -330,8 +330,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, NOTEBOOK).unwrap();
-        let page = NotebookFile::of(&path).unwrap();
-        let revision = page.read().unwrap().cells()[0].revision();
+        let file = NotebookFile::of(&path).unwrap();
+        let revision = file.read().unwrap().cells()[0].revision();
         for name in ["ada", "bob"] {
             let settings = CallerSettings {
                 notebook: Some(path.clone()),
@@ -355,7 +355,7 @@ mod tests {
                 }
                 _ => drop(cells(&caller, CellsRequest::default()).await.unwrap()),
             }
-            let has_seen = || SeenCells::of(&page, caller.by()).has("3f2c9a1e", revision);
+            let has_seen = || SeenCells::of(&file, caller.by()).has("3f2c9a1e", revision);
             assert!(!has_seen(), "{name}");
             caller.delivered(&caller.meanwhile());
             assert!(has_seen(), "{name}");

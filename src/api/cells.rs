@@ -88,11 +88,11 @@ pub struct NotebookSummary {
 
 impl NotebookSummary {
     /// Summarises a notebook.
-    pub(super) fn of(page: &NotebookFile, document: &Document) -> Self {
+    pub(super) fn of(file: &NotebookFile, document: &Document) -> Self {
         let (major, minor) = document.nbformat();
         Self {
-            notebook: page.key.clone(),
-            path: page.real.clone(),
+            notebook: file.key.clone(),
+            path: file.real.clone(),
             revision: document.revision(),
             nbformat: [major, minor],
             read_only: document.is_read_only(),
@@ -188,20 +188,20 @@ pub struct RemovedCell {
 /// # Errors
 /// The notebook cannot be read, a cell does not exist, or the revision is not known.
 pub async fn cells(caller: &Caller, request: CellsRequest) -> Result<CellsAnswer, Problem> {
-    let page = caller.page().await?;
-    blocking(caller, move |caller| listed(&page, caller, &request)).await
+    let file = caller.notebook_file().await?;
+    blocking(caller, move |caller| listed(&file, caller, &request)).await
 }
 
 fn listed(
-    page: &NotebookFile,
+    file: &NotebookFile,
     caller: &Caller,
     request: &CellsRequest,
 ) -> Result<CellsAnswer, Problem> {
-    let view = view::open(page, caller.by())?;
+    let view = view::open(file, caller.by())?;
     let document = &view.document;
     let since = match request.since {
         Some(revision) => Some(steps_since(
-            page,
+            file,
             document,
             revision,
             request.cells.is_empty(),
@@ -213,10 +213,10 @@ fn listed(
         (None, []) => (0..document.cells().len()).collect(),
         (None, selectors) => places(document, selectors)?,
     };
-    let runs = running(page).and_then(|runs| runs.cell);
-    let graph = NotebookGraph::of(page, document, request.analysis());
+    let runs = running(file).and_then(|runs| runs.cell);
+    let graph = NotebookGraph::of(file, document, request.analysis());
     // Cells can be read where nothing of the project can.
-    let graph = graph.or_else(|_| NotebookGraph::of(page, document, Analysis::IfRun))?;
+    let graph = graph.or_else(|_| NotebookGraph::of(file, document, Analysis::IfRun))?;
     let places = with_condition(&graph, places, &request.only);
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();
@@ -271,10 +271,10 @@ fn listed(
     }
     let answer = CellsAnswer {
         cells: rows,
-        notebook: NotebookSummary::of(page, document),
+        notebook: NotebookSummary::of(file, document),
         removed: since
             .as_ref()
-            .map(|steps| removed(page, steps, request.first_line)),
+            .map(|steps| removed(file, steps, request.first_line)),
     };
     caller.has_shown(view);
     Ok(answer)
@@ -331,7 +331,7 @@ pub(crate) fn places(
 
 /// Returns the changes to cells since a revision of the notebook.
 fn steps_since(
-    page: &NotebookFile,
+    file: &NotebookFile,
     document: &Document,
     revision: Revision,
     is_alone: bool,
@@ -344,8 +344,8 @@ fn steps_since(
     if steps::revision(&now) == revision {
         return Ok(Vec::new());
     }
-    let earlier = history::manifest_at(page, revision).ok_or_else(|| {
-        let text = format!("nothing is known of revision {revision} of {}", page.key);
+    let earlier = history::manifest_at(file, revision).ok_or_else(|| {
+        let text = format!("nothing is known of revision {revision} of {}", file.key);
         Problem::new(ProblemKind::Failed, text)
             .hint("a notebook's revision is on the first line of nb cells, and in every answer")
     })?;
@@ -361,12 +361,12 @@ fn existing_places(steps: &[CellStep]) -> Vec<usize> {
     places
 }
 
-fn removed(page: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {
+fn removed(file: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {
     let removed = steps.iter().filter(|step| step.kind == ChangeKind::Removed);
     let removed = removed.map(|step| {
         let source = step
             .before
-            .and_then(|before| history::version_source(page, before));
+            .and_then(|before| history::version_source(file, before));
         RemovedCell {
             id: step.cell.clone(),
             index: step.index,

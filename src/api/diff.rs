@@ -83,20 +83,20 @@ pub struct DiffBefore {
 /// # Errors
 /// A notebook cannot be read, or the earlier version is not known.
 pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<DiffAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         // When another notebook is given, this one is the earlier side.
-        let (page, first) = match &request.before {
-            DiffBase::Until(other) => (NotebookFile::of(other)?, Some(page)),
-            _ => (page, None),
+        let (file, first) = match &request.before {
+            DiffBase::Until(other) => (NotebookFile::of(other)?, Some(file)),
+            _ => (file, None),
         };
-        let view = view::open(&page, caller.by())?;
+        let view = view::open(&file, caller.by())?;
         let earlier = match &first {
             Some(first) => EarlierNotebook::whole(view::open(first, caller.by())?.document),
-            None => earlier_version(caller, &page, &view.document, &request.before)?,
+            None => earlier_version(caller, &file, &view.document, &request.before)?,
         };
-        let answer = answer(&page, earlier, &view.document);
-        mark_seen(caller, &page, view, &answer.cells);
+        let answer = answer(&file, earlier, &view.document);
+        mark_seen(caller, &file, view, &answer.cells);
         Ok(answer)
     })
     .await
@@ -104,21 +104,21 @@ pub async fn diff_notebooks(caller: &Caller, request: DiffRequest) -> Result<Dif
 
 /// Compares a notebook with the result of an edit that was not written.
 pub(crate) fn diff_documents(
-    page: &NotebookFile,
+    file: &NotebookFile,
     before: Document,
     after: &Document,
 ) -> DiffAnswer {
-    answer(page, EarlierNotebook::whole(before), after)
+    answer(file, EarlierNotebook::whole(before), after)
 }
 
-fn answer(page: &NotebookFile, earlier: EarlierNotebook, now: &Document) -> DiffAnswer {
+fn answer(file: &NotebookFile, earlier: EarlierNotebook, now: &Document) -> DiffAnswer {
     let metadata = match earlier.has_outputs {
         true => diff_metadata(&earlier.document, now),
         false => Vec::new(),
     };
     DiffAnswer {
-        notebook: page.key.clone(),
-        path: page.real.clone(),
+        notebook: file.key.clone(),
+        path: file.real.clone(),
         revision: now.revision(),
         cells: diff(&earlier.document, now, earlier.has_outputs),
         metadata,
@@ -134,18 +134,18 @@ fn answer(page: &NotebookFile, earlier: EarlierNotebook, now: &Document) -> Diff
 
 fn earlier_version(
     caller: &Caller,
-    page: &NotebookFile,
+    file: &NotebookFile,
     now: &Document,
     before: &DiffBase,
 ) -> Result<EarlierNotebook, Problem> {
-    let seen = || earlier_notebook::as_seen(page, now, caller.by());
+    let seen = || earlier_notebook::as_seen(file, now, caller.by());
     let found = match before {
-        DiffBase::Revision(revision) => earlier_notebook::at_revision(page, now, revision),
-        DiffBase::Git(reference) => earlier_notebook::in_git(page, reference),
+        DiffBase::Revision(revision) => earlier_notebook::at_revision(file, now, revision),
+        DiffBase::Git(reference) => earlier_notebook::in_git(file, reference),
         DiffBase::Seen => {
             let unseen = || {
                 let name = caller.actor.name();
-                let message = format!("{name} has seen no cell of {} yet", page.key);
+                let message = format!("{name} has seen no cell of {} yet", file.key);
                 Problem::new(ProblemKind::Failed, message)
                     .hint("nb cell shows cells; nb diff --git compares with git")
             };
@@ -157,21 +157,21 @@ fn earlier_version(
             if let Some(earlier) = (!is_person).then(seen).flatten() {
                 return Ok(earlier);
             }
-            return earlier_notebook::in_git(page, "HEAD").map_err(|error| {
-                let notebook = quote(&page.path);
-                problem(&error, page).hint(format!(
+            return earlier_notebook::in_git(file, "HEAD").map_err(|error| {
+                let notebook = quote(&file.path);
+                problem(&error, file).hint(format!(
                     "nb diff {notebook} REVISION compares with an earlier one; nb log {notebook} lists them"
                 ))
             });
         }
     };
-    found.map_err(|error| problem(&error, page))
+    found.map_err(|error| problem(&error, file))
 }
 
 /// Marks cells of the later side as seen: those that are shown whole, and those whose earlier version the
 /// caller had seen.
-fn mark_seen(caller: &Caller, page: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
-    let seen = SeenCells::of(page, caller.by());
+fn mark_seen(caller: &Caller, file: &NotebookFile, view: View<'_>, cells: &[CellDiff]) {
+    let seen = SeenCells::of(file, caller.by());
     for diff in cells {
         let Some(after) = &diff.after else { continue };
         let Some(cell) = view.document.cells().get(after.index) else {
@@ -201,9 +201,9 @@ fn revision_lines(list: &[PastRevision]) -> Vec<String> {
     lines.collect()
 }
 
-fn problem(error: &EarlierError, page: &NotebookFile) -> Problem {
+fn problem(error: &EarlierError, file: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
-    let notebook = quote(&page.path);
+    let notebook = quote(&file.path);
     match error {
         EarlierError::NoSuchRevision { prefix, last } => {
             problem.lines(&revision_lines(last)).hint(format!(

@@ -40,7 +40,7 @@ impl EditRequest {
     /// No notebook can be chosen, or the text is not such a list.
     pub async fn of_list(caller: &Caller, list: &str, policy: EditPolicy) -> Result<Self, Problem> {
         // An error about the notebook comes before errors in the list.
-        caller.page().await?;
+        caller.notebook_file().await?;
         let operations = Operation::read_list(list).map_err(|error| {
             Problem::new(ProblemKind::Usage, error.to_string())
                 .hint("nb apply --help tells what may be in the list")
@@ -87,14 +87,14 @@ impl EditAnswer {
         ids(&self.document)
     }
 
-    pub(crate) fn of(page: &NotebookFile, outcome: EditOutcome) -> Self {
+    pub(crate) fn of(file: &NotebookFile, outcome: EditOutcome) -> Self {
         let error = (!outcome.conflicts.is_empty()).then(|| {
             let message = "another program saved the same lines during this edit, and they stay";
             Problem::new(ProblemKind::Conflict, message).with_lost(&outcome.conflicts)
         });
         Self {
-            notebook: page.key.clone(),
-            path: page.real.clone(),
+            notebook: file.key.clone(),
+            path: file.real.clone(),
             revision: outcome.document.revision(),
             changes: final_changes(&outcome),
             op: outcome.op,
@@ -129,12 +129,12 @@ impl Caller {
 /// # Errors
 /// An operation cannot be done, cells are not what the caller saw last, or the file cannot be written.
 pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
-        let outcome = edit::apply(&page, &request.operations, &editor);
+        let outcome = edit::apply(&file, &request.operations, &editor);
         let outcome = outcome.map_err(|error| problem(error, request.is_list))?;
-        Ok(EditAnswer::of(&page, outcome))
+        Ok(EditAnswer::of(&file, outcome))
     })
     .await
 }
@@ -144,9 +144,9 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
 /// # Errors
 /// No notebook can be chosen, or it cannot be read.
 pub async fn cell_ids(caller: &Caller) -> Result<Vec<String>, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |_| {
-        let document = page.read()?;
+        let document = file.read()?;
         Ok(ids(&document).collect())
     })
     .await
@@ -161,11 +161,11 @@ fn ids(document: &Document) -> impl Iterator<Item = String> + '_ {
 /// # Errors
 /// An operation cannot be done, or the notebook cannot be read.
 pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |_| {
-        let (before, after) = edit::preview(&page, &request.operations)
+        let (before, after) = edit::preview(&file, &request.operations)
             .map_err(|error| problem(error, request.is_list))?;
-        Ok(diff_documents(&page, before, &after))
+        Ok(diff_documents(&file, before, &after))
     })
     .await
 }

@@ -45,7 +45,7 @@ impl EventsStart {
 /// There is no project, or the notebook does not exist.
 pub async fn events(caller: &Caller, request: EventsRequest) -> Result<EventFollower, Problem> {
     let project = match caller.named() {
-        Some(_) => caller.page().await?.project,
+        Some(_) => caller.notebook_file().await?.project,
         None => caller.project()?,
     };
     let from = match request.from {

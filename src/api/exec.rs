@@ -132,8 +132,8 @@ pub async fn exec(
     request: ExecRequest,
     observer: &impl JobObserver,
 ) -> Result<ExecAnswer, Problem> {
-    let page = caller.page().await?;
-    let mut document = read(caller, &page).await?;
+    let file = caller.notebook_file().await?;
+    let mut document = read(caller, &file).await?;
     let selection = &request.cells;
     let mut places = selection.places(&document)?;
     if request.restart {
@@ -144,32 +144,32 @@ pub async fn exec(
         restart(caller, request).await?;
         // A restart takes seconds, in which somebody may edit the notebook. The selected cells run as they
         // are after it.
-        let before = std::mem::replace(&mut document, read(caller, &page).await?);
+        let before = std::mem::replace(&mut document, read(caller, &file).await?);
         places = match places.map(|places| moved(&before, &document, &places)) {
             Some(Some(places)) => Some(places),
             _ => selection.places(&document)?,
         };
     }
     if !request.restart && !selection.replay {
-        open_if_closed(caller, &page.project, &page.key).await?;
+        open_if_closed(caller, &file.project, &file.key).await?;
     }
     let replay = match selection.replay {
-        true => Some(to_replay(&page, &document).await?),
+        true => Some(to_replay(&file, &document).await?),
         false => None,
     };
     if let Some(replay) = replay.as_ref().filter(|replay| replay.generation > 0) {
-        observer.on_replay(replay, &document, &page.path);
+        observer.on_replay(replay, &document, &file.path);
     }
     let mut earlier = Vec::new();
     loop {
         let (cells, doubts) = match &replay {
             Some(replay) => (replay.job(&document), None),
-            None => cells_for(caller, &page, &document, selection, places.clone()).await?,
+            None => cells_for(caller, &file, &document, selection, places.clone()).await?,
         };
         if cells.is_empty() && earlier.is_empty() {
             return match replay.is_some() || selection.may_be_none() {
                 true => Ok(ExecAnswer::Nothing {
-                    notebook: page.key,
+                    notebook: file.key,
                     cells: [],
                     replay,
                     doubts,
@@ -188,7 +188,7 @@ pub async fn exec(
             max_output: Some(request.max_output).filter(|most| *most > 0),
             plan: selection.is_planned().then(|| document.revision()),
         };
-        let folder = exec::begin(&page.project, &page.key, caller.by(), options).await?;
+        let folder = exec::begin(&file.project, &file.key, caller.by(), options).await?;
         let follow = request.follow.clone();
         let job = follow_if_requested(caller, folder, follow, observer).await?;
         match job {
@@ -197,7 +197,7 @@ pub async fn exec(
                     && job.verdict() == JobVerdict::Edited
                     && earlier.len() < MOST_PLANS =>
             {
-                let before = std::mem::replace(&mut document, read(caller, &page).await?);
+                let before = std::mem::replace(&mut document, read(caller, &file).await?);
                 places = match places.map(|places| moved(&before, &document, &places)) {
                     Some(Some(places)) => Some(places),
                     _ => selection.places(&document)?,
@@ -266,29 +266,29 @@ pub async fn exec_edited(
 /// Returns the cells to run.
 async fn cells_for(
     caller: &Caller,
-    page: &NotebookFile,
+    file: &NotebookFile,
     document: &Document,
     selection: &CellsToRun,
     places: Option<Vec<usize>>,
 ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
-    let (page, document, selection) = (page.clone(), document.clone(), selection.clone());
-    blocking(caller, move |_| selection.job(&page, &document, places)).await
+    let (file, document, selection) = (file.clone(), document.clone(), selection.clone());
+    blocking(caller, move |_| selection.job(&file, &document, places)).await
 }
 
-async fn read(caller: &Caller, page: &NotebookFile) -> Result<Document, Problem> {
-    let page = page.clone();
+async fn read(caller: &Caller, file: &NotebookFile) -> Result<Document, Problem> {
+    let file = file.clone();
     blocking(caller, move |caller| {
-        Ok(view::open(&page, caller.by())?.document)
+        Ok(view::open(&file, caller.by())?.document)
     })
     .await
 }
 
 /// Returns what is to be run again; an empty replay if nothing ran before.
-async fn to_replay(page: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
-    let replay = Replay::of(&page.project, &page.key, document).await;
+async fn to_replay(file: &NotebookFile, document: &Document) -> Result<Replay, Problem> {
+    let replay = Replay::of(&file.project, &file.key, document).await;
     let replay = replay.map_err(|error| match error {
         ExecError::NoKernel { .. } => {
-            let hint = format!("nb open {0} && nb exec {0} --replay", quote(&page.path));
+            let hint = format!("nb open {0} && nb exec {0} --replay", quote(&file.path));
             Problem::new(ProblemKind::NoKernel, error.to_string()).hint(hint)
         }
         error => error.into(),

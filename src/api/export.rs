@@ -35,9 +35,9 @@ impl Answer for ExportAnswer {}
 /// # Errors
 /// The notebook cannot be read, or a cell does not exist.
 pub async fn export(caller: &Caller, request: ExportRequest) -> Result<ExportAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let view = view::open(&page, caller.by())?;
+        let view = view::open(&file, caller.by())?;
         let document = &view.document;
         let selected = match request.cells.is_empty() {
             true => (0..document.cells().len()).collect(),
@@ -48,7 +48,7 @@ pub async fn export(caller: &Caller, request: ExportRequest) -> Result<ExportAns
             .filter_map(|index| document.cells().get(*index));
         let cells: Vec<_> = cells.inspect(|cell| view.shown(cell)).collect();
         let answer = ExportAnswer {
-            notebook: page.key.clone(),
+            notebook: file.key.clone(),
             revision: document.revision(),
             text: write_percent(cells),
         };

@@ -80,23 +80,23 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
     };
     let editor = caller.editor(policy);
     let own = match request.paths.is_empty() {
-        true => Some(caller.page().await?),
+        true => Some(caller.notebook_file().await?),
         false => None,
     };
     blocking(caller, move |caller| {
-        let format_one = |name: String, page: Result<NotebookFile, Problem>| {
-            format_one(name, page, request.write, &editor)
+        let format_one = |name: String, file: Result<NotebookFile, Problem>| {
+            format_one(name, file, request.write, &editor)
         };
         let mut faults = Vec::new();
-        let notebooks: Vec<_> = if let Some(page) = own {
-            vec![format_one(page.key.clone(), Ok(page))]
+        let notebooks: Vec<_> = if let Some(file) = own {
+            vec![format_one(file.key.clone(), Ok(file))]
         } else {
             let gathered = gather(&request.paths)
                 .map_err(|error| Problem::failed("find the notebooks", &error))?;
             faults = gathered.faults;
             if let [only] = gathered.notebooks.as_slice() {
-                let page = NotebookFile::of(&only.path)?;
-                caller.set_target_notebook(&page.project, &page.key);
+                let file = NotebookFile::of(&only.path)?;
+                caller.set_target_notebook(&file.project, &file.key);
             }
             let of = |path: &Path| NotebookFile::of(path).map_err(Problem::from);
             let paths = gathered.notebooks.into_iter().map(|found| found.path);
@@ -120,15 +120,15 @@ pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAns
 
 fn format_one(
     notebook: String,
-    page: Result<NotebookFile, Problem>,
+    file: Result<NotebookFile, Problem>,
     write: bool,
     editor: &Editor,
 ) -> FormattedNotebook {
-    let result = page.and_then(|page| {
+    let result = file.and_then(|file| {
         if !write {
-            return Ok((format::check(&page)?, Vec::new()));
+            return Ok((format::check(&file)?, Vec::new()));
         }
-        let (differences, outcome) = format::write(&page, editor)?;
+        let (differences, outcome) = format::write(&file, editor)?;
         Ok((differences, outcome.notes))
     });
     match result {

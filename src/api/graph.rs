@@ -101,10 +101,10 @@ pub struct UnknownEffect {
 /// # Errors
 /// The notebook or the project's state cannot be read, a cell does not exist, or it is no code.
 pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
-        let graph = NotebookGraph::of(&page, &document, analysis(request.assume_order))?;
+        let document = view::open(&file, caller.by())?.document;
+        let graph = NotebookGraph::of(&file, &document, analysis(request.assume_order))?;
         let names = CellNames::of(&document, &graph);
         let selected = selected(&document, &graph, &request.cells)?;
         let cells = graph.cells().enumerate();
@@ -114,7 +114,7 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
             cells: rows.collect(),
             advice: names.advice(&selected),
             kernel_has_run: graph.has_run(),
-            notebook: NotebookSummary::of(&page, &document),
+            notebook: NotebookSummary::of(&file, &document),
         })
     })
     .await

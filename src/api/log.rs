@@ -156,7 +156,7 @@ const BEGINNINGS: usize = 2000;
 /// # Errors
 /// No notebook can be chosen.
 pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let LogRequest {
         since,
         by,
@@ -164,7 +164,7 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
         audit,
     } = request;
     blocking(caller, move |caller| {
-        let (project, key) = (&page.project, &page.key);
+        let (project, key) = (&file.project, &file.key);
         let since = match since {
             LogSince::Beginning => None,
             LogSince::LastNotification => notification::last_notified(project, key, caller.by()),
@@ -178,13 +178,13 @@ pub async fn log(caller: &Caller, request: LogRequest) -> Result<LogAnswer, Prob
         };
         // Opening the view records what was saved since the last command. A notebook that cannot be read
         // still has a log.
-        let document = view::open(&page, caller.by()).map(|view| view.document);
+        let document = view::open(&file, caller.by()).map(|view| view.document);
         let document = document.ok();
         Ok(LogAnswer {
             log: entries(project, key, &filter, document.as_ref()),
             revision: document.map(|document| document.revision()),
-            notebook: page.key,
-            path: page.real,
+            notebook: file.key,
+            path: file.real,
         })
     })
     .await

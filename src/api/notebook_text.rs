@@ -23,9 +23,9 @@ struct NotebookFields {
 /// # Errors
 /// The file cannot be read, or is no notebook.
 pub async fn notebook_text(caller: &Caller) -> Result<String, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let view = view::open(&page, caller.by())?;
+        let view = view::open(&file, caller.by())?;
         view.document.cells().iter().for_each(|it| view.shown(it));
         let text = String::from_utf8_lossy(&view.document.to_bytes()).into_owned();
         caller.has_shown(view);
@@ -48,8 +48,8 @@ pub async fn set_notebook_text(caller: &Caller, text: String) -> Result<EditAnsw
     // A document without cells would delete all that are there.
     serde_json::from_str::<NotebookFields>(&text).map_err(|error| no_notebook(&error))?;
     let new = Document::parse(text).map_err(|error| no_notebook(&error))?;
-    let page = caller.page().await?;
-    let operations = blocking(caller, move |_| Ok(page.read()?.operations_to(&new))).await?;
+    let file = caller.notebook_file().await?;
+    let operations = blocking(caller, move |_| Ok(file.read()?.operations_to(&new))).await?;
     let request = EditRequest {
         operations,
         is_list: true,

@@ -20,9 +20,9 @@ pub(crate) struct OutputFiles<'a> {
 }
 
 impl<'a> OutputFiles<'a> {
-    pub(crate) fn of(page: &'a NotebookFile, working_dir: &'a Path) -> Self {
+    pub(crate) fn of(file: &'a NotebookFile, working_dir: &'a Path) -> Self {
         Self {
-            export: Export::of(page),
+            export: Export::of(file),
             working_dir,
             problem: None,
         }

@@ -53,10 +53,10 @@ pub struct PlannedRow {
 /// # Errors
 /// The notebook or the project's state cannot be read, or a cell does not exist.
 pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
-        let graph = NotebookGraph::of(&page, &document, analysis(cells.assume_order))?;
+        let document = view::open(&file, caller.by())?.document;
+        let graph = NotebookGraph::of(&file, &document, analysis(cells.assume_order))?;
         let selection = cells.selection(cells.places(&document)?);
         let plan = cells.plan(&document, &graph, &selection);
         let names = CellNames::of(&document, &graph);
@@ -79,7 +79,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
         Ok(PlanAnswer {
             plan: rows.collect(),
             doubts: Doubts::of(&plan),
-            notebook: NotebookSummary::of(&page, &document),
+            notebook: NotebookSummary::of(&file, &document),
         })
     })
     .await

@@ -55,10 +55,10 @@ pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<Replace
         with: request.new,
         expands: request.is_regex,
     };
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
-        let (outcome, replaced) = edit::replace(&page, &request.cells, &replacement, &editor)?;
+        let (outcome, replaced) = edit::replace(&file, &request.cells, &replacement, &editor)?;
         if replaced == 0 {
             let where_it_is_not = match request.cells.is_empty() {
                 true => "no cell has",
@@ -69,7 +69,7 @@ pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<Replace
             return Err(problem.hint("nb search PATTERN finds text in sources and outputs"));
         }
         Ok(ReplaceAnswer {
-            edit: EditAnswer::of(&page, outcome),
+            edit: EditAnswer::of(&file, outcome),
             replaced,
         })
     })

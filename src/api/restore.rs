@@ -50,14 +50,14 @@ impl Answer for RestoreAnswer {}
 /// # Errors
 /// There is no such cell or version, or the notebook cannot be written.
 pub async fn restore(caller: &Caller, request: RestoreRequest) -> Result<RestoreAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
         let revision = request.revision.as_deref();
-        let restored = history::restore(&page, &request.cell, revision, &editor);
-        let restored = restored.map_err(|error| problem(error, &editor.by, &page))?;
+        let restored = history::restore(&file, &request.cell, revision, &editor);
+        let restored = restored.map_err(|error| problem(error, &editor.by, &file))?;
         Ok(RestoreAnswer {
-            edit: EditAnswer::of(&page, restored.done),
+            edit: EditAnswer::of(&file, restored.done),
             cell: restored.cell,
             restored: restored.version,
             was_deleted: restored.was_deleted,
@@ -67,13 +67,13 @@ pub async fn restore(caller: &Caller, request: RestoreRequest) -> Result<Restore
     .await
 }
 
-fn problem(error: RestoreError, by: &str, page: &NotebookFile) -> Problem {
+fn problem(error: RestoreError, by: &str, file: &NotebookFile) -> Problem {
     let message = causes(&error);
     let problem = |kind| Problem::new(kind, message.clone());
-    let document = || view::open(page, by).map(|view| view.document);
-    let notebook = quote(&page.path);
+    let document = || view::open(file, by).map(|view| view.document);
+    let notebook = quote(&file.path);
     let lines = |list: &Vec<CellVersion>| match document() {
-        Ok(document) => version_lines(&listed(page, &document, list.clone())),
+        Ok(document) => version_lines(&listed(file, &document, list.clone())),
         Err(_) => Vec::new(),
     };
     match error {
@@ -86,13 +86,13 @@ fn problem(error: RestoreError, by: &str, page: &NotebookFile) -> Problem {
             let problem = of_selection(source, &message);
             match document() {
                 Ok(document) if !deleted.is_empty() => {
-                    problem.more_lines(&versions::deleted_lines(page, &document, deleted))
+                    problem.more_lines(&versions::deleted_lines(file, &document, deleted))
                 }
                 _ => problem,
             }
         }
         RestoreError::Ambiguous { ref candidates, .. } => {
-            let lines = document().map(|it| versions::deleted_lines(page, &it, candidates));
+            let lines = document().map(|it| versions::deleted_lines(file, &it, candidates));
             problem(ProblemKind::Failed)
                 .lines(&lines.unwrap_or_default())
                 .hint("give more of the id")
@@ -102,7 +102,7 @@ fn problem(error: RestoreError, by: &str, page: &NotebookFile) -> Problem {
         }
         RestoreError::Forgotten { ref versions, .. } => problem(ProblemKind::Failed)
             .lines(&lines(versions))
-            .hint(versions::not_kept(page)),
+            .hint(versions::not_kept(file)),
         RestoreError::NoEarlier { ref cell } => problem(ProblemKind::Failed)
             .hint(format!("nb log {notebook} {cell} lists its versions"))
             .hint(format!("nb diff {notebook} --git shows what git has")),

@@ -87,12 +87,12 @@ impl From<Flushed> for FlushedJob {
 /// # Errors
 /// The recorders cannot be asked, or the notebook cannot be read or written.
 pub async fn save(caller: &Caller) -> Result<SaveAnswer, Problem> {
-    let page = caller.page().await?;
-    let flushed = flush(&page.project, &page.key, || page.read().ok()).await;
+    let file = caller.notebook_file().await?;
+    let flushed = flush(&file.project, &file.key, || file.read().ok()).await;
     let flushed = flushed.map_err(|error| Problem::failed("ask the recorders", &error))?;
     blocking(caller, move |_| {
         // An edit that changes nothing writes nothing, but finishes what is pending.
-        let written = transaction::write(&page, false, |document| {
+        let written = transaction::write(&file, false, |document| {
             Ok::<_, Infallible>(document.clone())
         });
         let written = written.map_err(|error| of_write(&error))?;
@@ -100,11 +100,11 @@ pub async fn save(caller: &Caller) -> Result<SaveAnswer, Problem> {
         let mut notes = written.notes;
         notes.extend(remarks(&document));
         Ok(SaveAnswer {
-            notebook: NotebookSummary::of(&page, &document),
+            notebook: NotebookSummary::of(&file, &document),
             bytes: document.chunks().map(<[u8]>::len).sum(),
             notes,
             flushed: flushed.into_iter().map(FlushedJob::from).collect(),
-            named: page.path,
+            named: file.path,
         })
     })
     .await

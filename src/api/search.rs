@@ -87,9 +87,9 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         count: 0,
     };
     if request.paths.is_empty() {
-        let page = caller.page().await?;
+        let file = caller.notebook_file().await?;
         return blocking(caller, move |caller| {
-            matches.view(caller, &page, &page.key)?;
+            matches.view(caller, &file, &file.key)?;
             Ok(matches.answer(1, Vec::new()))
         })
         .await;
@@ -103,9 +103,9 @@ pub async fn search(caller: &Caller, request: SearchRequest) -> Result<SearchAns
         {
             caller.set_target_notebook(&project, &project.key(&only.path));
             if only.is_named
-                && let Ok(page) = NotebookFile::of(&only.path)
+                && let Ok(file) = NotebookFile::of(&only.path)
             {
-                matches.view(caller, &page, &only.path.display().to_string())?;
+                matches.view(caller, &file, &only.path.display().to_string())?;
                 return Ok(matches.answer(1, faults));
             }
         }
@@ -166,8 +166,8 @@ struct Matches {
 
 impl Matches {
     /// Searches the notebook of a project. A cell of which each line matches counts as seen.
-    fn view(&mut self, caller: &Caller, page: &NotebookFile, name: &str) -> Result<(), Problem> {
-        let view = view::open(page, caller.by())?;
+    fn view(&mut self, caller: &Caller, file: &NotebookFile, name: &str) -> Result<(), Problem> {
+        let view = view::open(file, caller.by())?;
         self.search(name, &view.document);
         let hits = self.matches.iter().map(|it| &it.hit);
         let hits = hits.filter(|hit| hit.output.is_none());

@@ -109,14 +109,14 @@ impl CellsToRun {
     /// ones are, it also returns what is not certain after that.
     pub(super) fn job(
         &self,
-        page: &NotebookFile,
+        file: &NotebookFile,
         document: &Document,
         places: Option<Vec<usize>>,
     ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
         let mut selection = self.selection(places);
         let mut doubts = None;
         if self.is_planned() || self.changed {
-            let graph = NotebookGraph::of(page, document, analysis(self.assume_order))?;
+            let graph = NotebookGraph::of(file, document, analysis(self.assume_order))?;
             let plan = self.plan(document, &graph, &selection);
             doubts = self.stale.then(|| Doubts::of(&plan));
             let cells = plan.cells.iter();

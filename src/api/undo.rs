@@ -51,12 +51,12 @@ pub struct MergedCell {
 /// # Errors
 /// There is no such edit, its changes were changed again since, or the notebook cannot be written.
 pub async fn undo(caller: &Caller, request: UndoRequest) -> Result<UndoAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     let op = request.op;
     blocking(caller, move |_| {
-        let undone = history::undo(&page, op.as_deref(), &editor);
-        let undone = undone.map_err(|error| problem(error, &page))?;
+        let undone = history::undo(&file, op.as_deref(), &editor);
+        let undone = undone.map_err(|error| problem(error, &file))?;
         let cells = undone.done.document.cells().iter();
         let merged = cells.filter(|cell| undone.merged.iter().any(|id| id == cell.id()));
         let merged = merged.map(|cell| MergedCell {
@@ -66,7 +66,7 @@ pub async fn undo(caller: &Caller, request: UndoRequest) -> Result<UndoAnswer, P
         Ok(UndoAnswer {
             merged: merged.collect(),
             undone: undone.op,
-            edit: EditAnswer::of(&page, undone.done),
+            edit: EditAnswer::of(&file, undone.done),
         })
     })
     .await
@@ -90,18 +90,18 @@ pub(crate) fn in_words(op: &OperationEntry) -> String {
 }
 
 /// Makes a problem of the error that kept an edit from being undone.
-fn problem(error: UndoError, page: &NotebookFile) -> Problem {
+fn problem(error: UndoError, file: &NotebookFile) -> Problem {
     match error {
         UndoError::NotebookFile(error) => error.into(),
         UndoError::Edit(error) => error.into(),
-        error => described(&error, page),
+        error => described(&error, file),
     }
 }
 
-fn described(error: &UndoError, page: &NotebookFile) -> Problem {
+fn described(error: &UndoError, file: &NotebookFile) -> Problem {
     let listed = |ops: &[OperationEntry]| ops.iter().map(in_words).collect::<Vec<_>>();
     let problem = |kind| Problem::new(kind, causes(error));
-    let notebook = quote(&page.path);
+    let notebook = quote(&file.path);
     match error {
         UndoError::Nothing { undo, others, .. } => {
             let mut problem = problem(ProblemKind::Failed).lines(&listed(others));
@@ -158,7 +158,7 @@ fn described(error: &UndoError, page: &NotebookFile) -> Problem {
                 op.op
             )),
         UndoError::Unknown { .. } | UndoError::Operation { .. } => {
-            problem(ProblemKind::Failed).hint(versions::not_kept(page))
+            problem(ProblemKind::Failed).hint(versions::not_kept(file))
         }
         UndoError::NotebookFile(_) | UndoError::Edit(_) => problem(ProblemKind::Failed),
     }

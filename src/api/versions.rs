@@ -108,31 +108,31 @@ pub async fn cell_versions(
     caller: &Caller,
     request: VersionsRequest,
 ) -> Result<VersionsAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let (selector, count) = (request.cell, request.count);
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
-        let deleted = history::deleted(&page, &document);
+        let document = view::open(&file, caller.by())?.document;
+        let deleted = history::deleted(&file, &document);
         let (cell, deleted) = match history::select(&document, &deleted, &selector) {
             Ok(Selected::Present(index)) => (document.cells()[index].id().to_owned(), false),
             Ok(Selected::Deleted(deleted)) => (deleted.cell.clone(), true),
             Err(NotSelected { source, .. }) => {
                 let problem = of_selection(&source, &source.to_string());
-                return Err(problem.more_lines(&deleted_lines(&page, &document, &deleted)));
+                return Err(problem.more_lines(&deleted_lines(&file, &document, &deleted)));
             }
         };
-        let mut versions = history::versions(&page, &document, &cell);
+        let mut versions = history::versions(&file, &document, &cell);
         if count > 0 {
             versions.drain(..versions.len().saturating_sub(count));
         }
         Ok(VersionsAnswer {
-            versions: listed(&page, &document, versions),
+            versions: listed(&file, &document, versions),
             revision: document.revision(),
             cell,
             deleted,
-            notebook: page.key,
-            path: page.real,
-            named: page.path,
+            notebook: file.key,
+            path: file.real,
+            named: file.path,
         })
     })
     .await
@@ -146,11 +146,11 @@ pub async fn deleted_cells(
     caller: &Caller,
     request: DeletedCellsRequest,
 ) -> Result<DeletedCellsAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     let (by, count) = (request.by, request.count);
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
-        let mut cells = history::deleted(&page, &document);
+        let document = view::open(&file, caller.by())?.document;
+        let mut cells = history::deleted(&file, &document);
         if let Some(name) = &by {
             let actor = Actor::from(&**name);
             let is_meant = |by: &str| actor.is_same(&by.into());
@@ -161,14 +161,14 @@ pub async fn deleted_cells(
         }
         cells.reverse();
         let deleted = cells.into_iter().map(|cell| DeletedCell {
-            first_line: first_line(&page, &document, &cell.cell, cell.revision),
+            first_line: first_line(&file, &document, &cell.cell, cell.revision),
             cell,
         });
         Ok(DeletedCellsAnswer {
             deleted: deleted.collect(),
             revision: document.revision(),
-            notebook: page.key,
-            path: page.real,
+            notebook: file.key,
+            path: file.real,
         })
     })
     .await
@@ -176,14 +176,14 @@ pub async fn deleted_cells(
 
 /// Returns versions of a cell, each with its first line.
 pub(super) fn listed(
-    page: &NotebookFile,
+    file: &NotebookFile,
     document: &Document,
     versions: Vec<CellVersion>,
 ) -> Vec<ListedVersion> {
     let versions = versions.into_iter().map(|version| ListedVersion {
         first_line: version
             .revision
-            .and_then(|revision| first_line(page, document, "", revision)),
+            .and_then(|revision| first_line(file, document, "", revision)),
         version,
     });
     versions.collect()
@@ -224,25 +224,25 @@ pub(crate) fn deleted_line(cell: &Deleted, first_line: Option<&str>) -> String {
 
 /// Returns a line for each deleted cell.
 pub(super) fn deleted_lines(
-    page: &NotebookFile,
+    file: &NotebookFile,
     document: &Document,
     cells: &[Deleted],
 ) -> Vec<String> {
     let lines = cells.iter().map(|cell| {
-        let line = first_line(page, document, &cell.cell, cell.revision);
+        let line = first_line(file, document, &cell.cell, cell.revision);
         deleted_line(cell, line.as_deref())
     });
     lines.collect()
 }
 
 /// Returns the hint for a version that is needed but not stored.
-pub(super) fn not_kept(page: &NotebookFile) -> String {
-    match page.project.objects() {
+pub(super) fn not_kept(file: &NotebookFile) -> String {
+    match file.project.objects() {
         None => {
             "no versions of cells are kept here: journal.code = false in .nb/config.toml".to_owned()
         }
         Some(_) => {
-            let notebook = quote(&page.path);
+            let notebook = quote(&file.path);
             format!(
                 "nb log {notebook} CELL lists what is kept of a cell; nb restore brings it back"
             )
@@ -269,7 +269,7 @@ fn description(version: &CellVersion) -> String {
 
 /// Returns the first line of a version of a cell; `None` if the version is no longer stored.
 fn first_line(
-    page: &NotebookFile,
+    file: &NotebookFile,
     document: &Document,
     cell: &str,
     revision: Revision,
@@ -278,7 +278,7 @@ fn first_line(
     if let Some(now) = now {
         return Some(now.first_line(FIRST_LINE));
     }
-    let json = history::version(page, revision)?;
+    let json = history::version(file, revision)?;
     let version = Document::of_cells([(cell, &json)]).ok()?;
     let cell = version.cells().first()?;
     let line = cell.first_line(FIRST_LINE);

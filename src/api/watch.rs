@@ -86,8 +86,8 @@ pub struct WatchedCell {
 #[derive(Debug)]
 pub struct StaleWatch {
     request: WatchRequest,
-    page: NotebookFile,
-    file: FolderWatch,
+    file: NotebookFile,
+    changes: FolderWatch,
     events: EventFollower,
     state: Arc<Mutex<WatchState>>,
     /// The list that was returned last.
@@ -108,14 +108,14 @@ impl StaleWatch {
     /// # Errors
     /// There is no such notebook.
     pub async fn begin(caller: &Caller, request: WatchRequest) -> Result<Self, Problem> {
-        let page = caller.page().await?;
-        let folder = page.real.parent().unwrap_or(&page.real).to_owned();
+        let file = caller.notebook_file().await?;
+        let folder = file.real.parent().unwrap_or(&file.real).to_owned();
         let events = events(caller, EventsRequest::default()).await?;
         Ok(Self {
             request,
-            file: FolderWatch::begin(&[&folder], PACE),
+            changes: FolderWatch::begin(&[&folder], PACE),
             events,
-            page,
+            file,
             state: Arc::default(),
             last: None,
         })
@@ -189,18 +189,18 @@ impl StaleWatch {
 
     /// Waits until the file or what the kernel has run has changed, and then until nothing changes for a moment.
     async fn changed(&mut self) {
-        let name = self.page.real.file_name();
+        let name = self.file.real.file_name();
         let name = name.map(|name| name.to_string_lossy().into_owned());
         let is_notebook =
             |changed: Option<&str>| changed.is_none_or(|it| Some(it) == name.as_deref());
         tokio::select! {
-            () = self.file.changed(is_notebook) => {}
+            () = self.changes.changed(is_notebook) => {}
             _ = self.events.next() => {}
         }
         let last = Instant::now() + MOST_DELAY;
         while Instant::now() < last {
             tokio::select! {
-                () = self.file.changed(is_notebook) => {}
+                () = self.changes.changed(is_notebook) => {}
                 _ = self.events.next() => {}
                 () = tokio::time::sleep(DEBOUNCE) => return,
             }
@@ -209,16 +209,16 @@ impl StaleWatch {
 
     /// Analyses the notebook. Returns `None` if it cannot be read now, but could before.
     async fn snapshot(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
-        let (page, request) = (self.page.clone(), self.request.clone());
+        let (file, request) = (self.file.clone(), self.request.clone());
         let (state, is_first) = (self.state.clone(), self.last.is_none());
         blocking(caller, move |caller| {
-            let document = match view::open(&page, caller.by()) {
+            let document = match view::open(&file, caller.by()) {
                 Ok(view) => view.document,
                 Err(_) if !is_first => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
             let analysis = Analysis {
-                page: &page,
+                file: &file,
                 request: &request,
             };
             analysis.snapshot(&document, &mut lock(&state)).map(Some)
@@ -233,7 +233,7 @@ fn lock(state: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
 
 /// The analysis of a watched notebook.
 struct Analysis<'a> {
-    page: &'a NotebookFile,
+    file: &'a NotebookFile,
     request: &'a WatchRequest,
 }
 
@@ -243,9 +243,9 @@ impl Analysis<'_> {
         document: &Document,
         state: &mut WatchState,
     ) -> Result<StaleSnapshot, Problem> {
-        let language = || EffectsCache::new(language_of(self.page, document));
+        let language = || EffectsCache::new(language_of(self.file, document));
         let cache = state.cache.get_or_insert_with(language);
-        let graph = NotebookGraph::with_cache(self.page, document, cache)?;
+        let graph = NotebookGraph::with_cache(self.file, document, cache)?;
         let names = CellNames::of(document, &graph);
         let cells = graph.cells().filter_map(|(place, cell)| {
             let source = document.cells().get(place)?.source();
@@ -274,7 +274,7 @@ impl Analysis<'_> {
         };
         Ok(StaleSnapshot {
             at: Timestamp::now(),
-            notebook: self.page.key.clone(),
+            notebook: self.file.key.clone(),
             stale,
             became_stale,
             to_run,
@@ -304,11 +304,11 @@ impl Analysis<'_> {
                 Some("the notebook has no running kernel".to_owned()),
             );
         }
-        if let Some(runs) = running(self.page) {
+        if let Some(runs) = running(self.file) {
             let by = runs.by.unwrap_or_else(|| "another client".to_owned());
             return (Vec::new(), Some(format!("a cell of {by} runs")));
         }
-        let typed_in = unsaved::find(self.page).typed_in(self.page, document);
+        let typed_in = unsaved::find(self.file).typed_in(self.file, document);
         let left_out = |at: usize| -> Option<String> {
             let cell = document.cells().get(graph.place(at)?)?;
             let id = cell.id();
@@ -336,8 +336,8 @@ impl Analysis<'_> {
 
     /// Says whether the notebook's kernel lives.
     fn has_live_kernel(&self) -> bool {
-        let state = self.page.project.state();
-        let session = state.ok().and_then(|state| state.session(&self.page.key));
+        let state = self.file.project.state();
+        let session = state.ok().and_then(|state| state.session(&self.file.key));
         session.is_some_and(|session| session.status == Status::Live)
     }
 }

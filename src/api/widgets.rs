@@ -32,13 +32,13 @@ impl Answer for WidgetsAnswer {}
 /// # Errors
 /// The notebook cannot be read.
 pub async fn widgets(caller: &Caller) -> Result<WidgetsAnswer, Problem> {
-    let page = caller.page().await?;
+    let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
-        let document = view::open(&page, caller.by())?.document;
+        let document = view::open(&file, caller.by())?.document;
         let state = document.metadata(&STATE);
         Ok(WidgetsAnswer {
             widgets: state.and_then(|state| serde_json::from_str(&state.text()).ok()),
-            notebook: NotebookSummary::of(&page, &document),
+            notebook: NotebookSummary::of(&file, &document),
         })
     })
     .await

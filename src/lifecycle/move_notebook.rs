@@ -219,16 +219,16 @@ async fn move_in(
     {
         return Err(MoveError::HasKernel(new.to_owned()));
     }
-    let page = NotebookFile::at(project, old);
+    let file = NotebookFile::at(project, old);
     let joined = joined_to(project, &state.owner_key(&from));
     let mut notes = Vec::new();
-    if !was_renamed && let unsaved @ Unsaved::Found(_) = unsaved::find(&page) {
+    if !was_renamed && let unsaved @ Unsaved::Found(_) = unsaved::find(&file) {
         notes.push(format!(
             "VS Code has unsaved text of {from} ({}), which is not in the moved file: copy it from its tab, then close that",
             unsaved.age()
         ));
     }
-    notes.extend(rename(&page, new, || project.record_move(&from, &to))?);
+    notes.extend(rename(&file, new, || project.record_move(&from, &to))?);
     if !was_renamed {
         let names: std::collections::BTreeSet<_> =
             joined.into_iter().map(|it| it.front_end).collect();

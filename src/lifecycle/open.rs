@@ -287,7 +287,7 @@ async fn take_up_renamed(
         return None;
     }
     let document = NotebookFile::of(notebook)
-        .and_then(|page| page.read())
+        .and_then(|file| file.read())
         .ok()?;
     let has_cells_of = |orphan: &String| {
         !document.cells().is_empty() && history::resembles(project, orphan, &document) == Some(true)

@@ -119,8 +119,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, theirs.to_bytes()).unwrap();
-        let page = NotebookFile::of(&path).unwrap();
-        insta::assert_snapshot!(text(&EditAnswer::of(&page, outcome)), @r"
+        let file = NotebookFile::of(&path).unwrap();
+        insta::assert_snapshot!(text(&EditAnswer::of(&file, outcome)), @r"
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd

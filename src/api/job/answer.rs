@@ -453,12 +453,12 @@ fn cell_results(
     options: &FollowOptions,
     position: &FollowPosition<'_>,
 ) -> Vec<CellResult> {
-    let page = NotebookFile::of(&job.path).ok();
+    let file = NotebookFile::of(&job.path).ok();
     let mut media = Media {
         job: &job.id,
-        files: page
+        files: file
             .as_ref()
-            .map(|page| OutputFiles::of(page, position.working_dir)),
+            .map(|file| OutputFiles::of(file, position.working_dir)),
     };
     let cells = job.cells.iter().enumerate();
     let results = cells.map(|(at, cell)| CellResult {

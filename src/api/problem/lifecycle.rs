@@ -158,8 +158,8 @@ impl From<OpenError> for Problem {
                 }
             }
             OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
-            OpenError::NotebookFile(page) => {
-                problem(ProblemKind::Failed).all_hints(super::editing::hint(page))
+            OpenError::NotebookFile(file) => {
+                problem(ProblemKind::Failed).all_hints(super::editing::hint(file))
             }
             OpenError::Notebook { .. }
             | OpenError::NotANotebook { .. }

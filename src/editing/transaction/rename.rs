@@ -103,16 +103,16 @@ mod tests {
         let (old, new) = (folder.join("a.ipynb"), folder.join("b.ipynb"));
         std::fs::write(&old, "a").unwrap();
         std::fs::write(&new, "b").unwrap();
-        let page = NotebookFile::of(&old).unwrap();
-        let refused = rename(&page, &new, || panic!("nothing to record"));
+        let file = NotebookFile::of(&old).unwrap();
+        let refused = rename(&file, &new, || panic!("nothing to record"));
         assert!(matches!(refused, Err(RenameError::Exists(path)) if path == new));
         assert_eq!(std::fs::read(&old).unwrap(), b"a");
         std::fs::remove_file(&new).unwrap();
-        let failed = rename(&page, &new, || Err(io::ErrorKind::StorageFull.into()));
+        let failed = rename(&file, &new, || Err(io::ErrorKind::StorageFull.into()));
         assert!(matches!(failed, Err(RenameError::Record(_))));
         assert_eq!(std::fs::read(&new).unwrap(), b"a");
         let mut recorded = false;
-        rename(&page, &new, || {
+        rename(&file, &new, || {
             recorded = true;
             Ok(())
         })

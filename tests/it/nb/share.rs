@@ -164,7 +164,7 @@ fn notebooks_of_a_folder_that_was_renamed_keep_their_kernels() {
     open(&world, "t.ipynb");
     std::fs::create_dir(at("exp")).expect("a folder");
     for name in ["a", "b"] {
-        open(&world, &format!("exp/{name}.ipynb"));
+        open(&world, format!("exp/{name}.ipynb"));
         let code = format!("x = 'kept {name}'");
         nb(
             &world,
