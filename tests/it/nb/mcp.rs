@@ -508,7 +508,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
             400,
             "operation 0",
         ),
-        ("run_cell", json!({"notebook": a}), 400, "which cells"),
+        ("run_cell", json!({"notebook": a}), 400, "no cell is named"),
         (
             "answer_input",
             json!({"notebook": a, "run_id": "ffff", "text": ""}),
