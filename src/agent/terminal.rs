@@ -334,11 +334,14 @@ mod tests {
             let started = terminals.start(&line(command, None), std::env::temp_dir());
             assert!(started.is_err(), "{command:?}");
         }
-        for _ in 0..MOST {
-            started(&terminals, &line("sleep 1000", None));
-        }
+        let running: Vec<_> = (0..MOST)
+            .map(|_| started(&terminals, &line("sleep 1000", None)))
+            .collect();
         let more = terminals.start(&line("sleep 1000", None), std::env::temp_dir());
         assert!(more.unwrap_err().contains("release"));
         terminals.release_all();
+        for terminal in running {
+            terminal.exit().await;
+        }
     }
 }
