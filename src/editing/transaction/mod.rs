@@ -70,11 +70,11 @@ pub fn write<E: std::error::Error + 'static>(
     write_running(notebook, force, &|_| false, change)
 }
 
-/// Like [`write`], for a change of nothing but the file's style: the file may keep its size, as no text is
+/// Like [`write()`], for a change of nothing but the file's style: the file may keep its size, as no text is
 /// lost if an editor saves its own copy over it.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_style<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
