@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod parser;
 mod render;
 mod terminal;
 
@@ -20,7 +21,7 @@ use crate::api::problem::Problem;
 use crate::lifecycle::target::unused_folder;
 use crate::project::Project;
 use crate::text;
-use args::CommandLine;
+use parser::CommandLine;
 use render::hints::{Commands, as_typed};
 use render::{print, problem};
 
@@ -172,13 +173,13 @@ impl Context {
 
 /// Returns the parser of all commands, for pages of the manual and completion scripts.
 pub fn parser() -> clap::Command {
-    args::parser_for(false)
+    parser::parser_for(false)
 }
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let mut line = args::read(std::env::args_os().collect());
-    if let Some(code) = line.command.alone() {
+    let mut line = parser::read(std::env::args_os().collect());
+    if let Some(code) = line.command.alone(parser::parser_for) {
         return code;
     }
     let context = match Context::of(&mut line) {

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::args;
-use crate::cli::commands::Command;
+use crate::cli::commands::{Command, MakeParser};
 use crate::cli::render::print;
 
 /// Print a completion script for a shell
@@ -19,10 +18,10 @@ pub(crate) struct Completions {
 }
 
 impl Command for Completions {
-    fn alone(&self) -> Option<ExitCode> {
+    fn alone(&self, make_parser: MakeParser) -> Option<ExitCode> {
         // Generate into a buffer: the generator panics if it cannot write.
         let mut script = Vec::new();
-        let mut parser = args::parser_for(false);
+        let mut parser = make_parser(false);
         clap_complete::generate(self.shell, &mut parser, "nb", &mut script);
         Some(print::code(&print::raw(&script)))
     }

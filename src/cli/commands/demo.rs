@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind, causes};
-use crate::cli::commands::Command;
+use crate::cli::commands::{Command, MakeParser};
 use crate::cli::render::problem;
 use crate::demo::{self, DemoError, DemoOptions, NOTEBOOK, Step, StepActor};
 
@@ -30,7 +30,7 @@ pub(crate) struct Demo {
 }
 
 impl Command for Demo {
-    fn alone(&self) -> Option<ExitCode> {
+    fn alone(&self, _make_parser: MakeParser) -> Option<ExitCode> {
         Some(match self.play() {
             Ok(Some(folder)) => {
                 let _ = write!(anstream::stdout(), "{}", how_to_join(&folder));

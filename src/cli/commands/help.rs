@@ -1,12 +1,12 @@
 //! `nb help`: prints the list of commands, or the help of one.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::cli::args;
-use crate::cli::commands::{COMMANDS, Command, Group};
+use crate::cli::commands::{COMMANDS, Command, Group, MakeParser};
 use crate::cli::render::{print, problem};
 
 /// Show help: of a command, of `all` commands, or for an `agent`
@@ -22,8 +22,8 @@ pub(crate) struct Help {
 const AGENT: &str = include_str!("../../../docs/agent.md");
 
 impl Command for Help {
-    fn alone(&self) -> Option<ExitCode> {
-        let mut parser = args::parser();
+    fn alone(&self, make_parser: MakeParser) -> Option<ExitCode> {
+        let mut parser = make_parser(std::io::stdout().is_terminal());
         let words: Vec<_> = self.words.iter().map(String::as_str).collect();
         let text = match words[..] {
             [] => parser.render_long_help().ansi().to_string(),
@@ -75,10 +75,11 @@ fn all(parser: &clap::Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::parser;
 
     #[test]
     fn every_command_stands_in_the_list_once() {
-        let text = all(&args::parser());
+        let text = all(&parser::parser());
         for entry in &COMMANDS {
             let line = format!("  {:<11}  ", entry.name);
             assert_eq!(text.matches(&line).count(), 1, "{}", entry.name);
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_page_for_agents_names_commands_and_options_that_exist() {
-        let parser = args::parser();
+        let parser = parser::parser();
         let lines: Vec<_> = AGENT.lines().collect();
         assert!(lines.len() <= 50, "{} lines", lines.len());
         let commands = AGENT.split([' ', '`']).filter(|word| *word == "nb").count();
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn the_first_screen_shows_about_a_dozen() {
         let shown = |beginners| {
-            let parser = args::parser_for(beginners);
+            let parser = parser::parser_for(beginners);
             let shown = parser.get_subcommands();
             shown.filter(|it| !it.is_hide_set()).count()
         };
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_help_for_beginners_is_one_screen() {
-        let help = args::parser_for(true).render_long_help();
+        let help = parser::parser_for(true).render_long_help();
         insta::assert_snapshot!(help.to_string(), @r#"
         People and AI agents on one live Jupyter kernel and one notebook
 

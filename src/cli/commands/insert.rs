@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::CellPosition;
-use crate::cli::args::dashes::text;
+use crate::cli::args::dashed::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;

@@ -61,6 +61,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args};
 use crate::api::problem::Problem;
 use crate::cli::Context;
 
+/// Makes the parser of all commands, with a help for beginners or for others.
+pub(crate) type MakeParser = fn(bool) -> clap::Command;
+
 /// A command: its arguments as typed, and what it does with them.
 pub(crate) trait Command: Args + Debug {
     /// Removes and returns the notebook that is among the command's own words, if one is: the requests are
@@ -70,7 +73,7 @@ pub(crate) trait Command: Args + Debug {
     }
 
     /// Runs a command that needs no project and no settings; returns `None` for other commands.
-    fn alone(&self) -> Option<ExitCode> {
+    fn alone(&self, _make_parser: MakeParser) -> Option<ExitCode> {
         None
     }
 
@@ -308,7 +311,7 @@ const JSON: &str = "json";
 /// Any command with its arguments.
 pub(crate) trait AnyCommand: Debug {
     fn take_notebook(&mut self) -> Option<PathBuf>;
-    fn alone(&self) -> Option<ExitCode>;
+    fn alone(&self, make_parser: MakeParser) -> Option<ExitCode>;
     fn run<'a>(self: Box<Self>, context: &'a Context) -> RunningCommand<'a>;
 }
 
@@ -320,8 +323,8 @@ impl<C: Command + 'static> AnyCommand for C {
         Command::take_notebook(self)
     }
 
-    fn alone(&self) -> Option<ExitCode> {
-        Command::alone(self)
+    fn alone(&self, make_parser: MakeParser) -> Option<ExitCode> {
+        Command::alone(self, make_parser)
     }
 
     fn run<'a>(self: Box<Self>, context: &'a Context) -> RunningCommand<'a> {

@@ -9,7 +9,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, ReplaceRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellOptions;
-use crate::cli::args::dashes::text;
+use crate::cli::args::dashed::text;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, PeekRequest, PeekStatus, RunRequest};
 use crate::cli::Context;
-use crate::cli::args::dashes::text;
+use crate::cli::args::dashed::text;
 use crate::cli::args::source;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;

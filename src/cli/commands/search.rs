@@ -8,7 +8,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, SearchAnswer, SearchRequest, SearchScope};
 use crate::cli::Context;
-use crate::cli::args::dashes::text;
+use crate::cli::args::dashed::text;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;

@@ -1,8 +1,8 @@
 //! Texts that begin with `-`: `nb run '-x + 1'`, `nb insert '--- a ---'`.
 //!
 //! clap takes each word that begins with `-` as options. Before clap sees the words, a word that stands in
-//! the place of a text and is no option of the command gets a [`MARK`], which the command's parser of
-//! [`text`] removes again. A word is an option if it is
+//! the place of a text and is no option of the command gets a [`MARK`], which
+//! [`text`](crate::cli::args::dashed::text) removes again. A word is an option if it is
 //! - `--name` or `--name=value`, known or not: an unknown one is an error, as it is likely to be mistyped,
 //! - `-abc`, if each letter is an option of the command. What follows the letter of an option that takes a
 //!   value is that value, unless it begins with a space.
@@ -13,19 +13,11 @@ use std::ffi::{OsStr, OsString};
 use clap::{Arg, CommandFactory as _};
 
 use super::Cli;
+use crate::cli::args::dashed::MARK;
 use crate::cli::commands::{COMMANDS, Entry};
-
-/// What a text that is no option begins with; no argument of a process can contain it.
-const MARK: char = '\0';
 
 /// The commands that take texts.
 const WITH_TEXTS: [&str; 6] = ["edit", "insert", "replace", "reply", "run", "search"];
-
-/// Parses a word of a command that takes texts.
-#[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
-pub(crate) fn text(word: &str) -> Result<String, String> {
-    Ok(word.strip_prefix(MARK).unwrap_or(word).to_owned())
-}
 
 /// Marks the texts among the arguments that begin with `-`.
 pub(super) fn mark(mut arguments: Vec<OsString>) -> Vec<OsString> {

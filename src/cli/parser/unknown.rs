@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_people_type_leads_to_the_command_that_is_meant() {
         let typed = include_str!("typed.txt");
-        let parser = crate::cli::args::parser();
+        let parser = crate::cli::parser::parser();
         let mut count = 0;
         for line in typed.lines().filter(|line| !line.starts_with('#')) {
             let (words, command) = line.split_once(':').unwrap_or_else(|| panic!("{line}"));
