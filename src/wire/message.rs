@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::header::FieldPositions;
-use super::{Header, HeaderError, NewHeader, SigningKey, splice_session};
+use super::{BadSignature, Header, HeaderError, NewHeader, SigningKey, splice_session};
 
 /// The frame between the routing identities and the signature.
 pub const DELIMITER: &[u8] = b"<IDS|MSG>";
@@ -89,10 +89,6 @@ impl Verified {
 
     pub(super) fn signed_parts(&self) -> impl Iterator<Item = &Bytes> {
         self.0.signed_parts()
-    }
-
-    pub(super) fn trusted(message: Unverified) -> Self {
-        Self(message.0)
     }
 
     /// Makes a new message. `parent_header` is the request's header, unchanged, or `{}`.
@@ -266,6 +262,18 @@ impl Verified {
             *frame = signature;
         }
         frames
+    }
+}
+
+impl SigningKey {
+    /// Checks a message's signature, in constant time.
+    ///
+    /// # Errors
+    /// [`BadSignature`] if it is missing, malformed or belongs to another key or message. An empty key
+    /// accepts every message, as ipykernel and jupyter_client do.
+    pub fn verify(&self, message: Unverified) -> Result<Verified, BadSignature> {
+        self.check(message.signature(), message.signed_parts())?;
+        Ok(Verified(message.0))
     }
 }
 

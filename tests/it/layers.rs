@@ -54,29 +54,40 @@ fn module_of(src: &Path, file: &Path) -> Vec<String> {
 struct Imports {
     /// The present module: the file's, or one inside it.
     module: Vec<String>,
+    /// The modules that the file declares: a path may begin with their names.
+    children: Vec<String>,
     /// Whether test modules are skipped.
     skips_tests: bool,
+    /// Whether the present `use` passes names of a child on.
+    passes_on: bool,
+    /// The names of children that the file passes on as its own, and their paths.
+    passed_on: BTreeMap<String, Vec<String>>,
     /// The paths that were found, from the crate's root on.
     found: Vec<Vec<String>>,
 }
 
 impl Imports {
-    fn of(src: &Path, file: &Path, skips_tests: bool) -> Vec<Vec<String>> {
+    fn of(src: &Path, file: &Path, skips_tests: bool) -> Self {
         let text = std::fs::read_to_string(file).expect("read a source file");
+        let file_items = syn::parse_file(&text).expect("parse a source file");
         let mut imports = Self {
             module: module_of(src, file),
+            children: children(&file_items),
             skips_tests,
+            passes_on: false,
+            passed_on: BTreeMap::new(),
             found: Vec::new(),
         };
-        imports.visit_file(&syn::parse_file(&text).expect("parse a source file"));
-        imports.found
+        imports.visit_file(&file_items);
+        imports
     }
 
-    /// Records a path that begins with `crate`, `self` or `super`.
+    /// Records a path that begins with `crate`, `self`, `super` or a module that the file declares.
     fn take(&mut self, names: &[String]) {
         let mut whole = match names.first().map(String::as_str) {
             Some("crate") => Vec::new(),
             Some("self" | "super") => self.module.clone(),
+            Some(name) if self.children.iter().any(|child| child == name) => self.module.clone(),
             _ => return,
         };
         for name in names {
@@ -86,7 +97,12 @@ impl Imports {
                 name => whole.push(name.to_owned()),
             }
         }
-        self.found.push(whole);
+        if self.passes_on && whole.starts_with(&self.module) {
+            let name = names.last().expect("a path has names").clone();
+            self.passed_on.insert(name, whole);
+        } else {
+            self.found.push(whole);
+        }
     }
 
     fn take_tree(&mut self, before: &[String], tree: &syn::UseTree) {
@@ -104,6 +120,15 @@ impl Imports {
             }
         }
     }
+}
+
+/// Returns the names of the modules of a file that are files themselves.
+fn children(file: &syn::File) -> Vec<String> {
+    let modules = file.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
+        _ => None,
+    });
+    modules.collect()
 }
 
 fn has_test(condition: &str) -> bool {
@@ -127,7 +152,9 @@ impl<'ast> Visit<'ast> for Imports {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.passes_on = !matches!(item.vis, syn::Visibility::Inherited);
         self.take_tree(&[], &item.tree);
+        self.passes_on = false;
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -164,7 +191,7 @@ fn modules_import_only_what_the_map_allows() {
         let mut files = Vec::new();
         sources(&src.join(module), &mut files);
         for file in files {
-            for path in Imports::of(&src, &file, false) {
+            for path in Imports::of(&src, &file, false).found {
                 let Some(name) = path.first() else { continue };
                 if map.contains_key(name) && name != module && !allowed.contains(name) {
                     let file = file.display();
@@ -182,14 +209,21 @@ fn an_import_is_found_however_it_is_written() {
         use crate::{client::{self, Execute as Run}, zmtp::*};
         use super::super::kernel;
         mod inside { use super::super::other; }
+        mod part;
+        use part::Name;
+        pub use part::Passed;
         fn f(it: &crate::socket::Left) { debug!(\"{}\", crate::cli::main()); }
     ";
+    let file = syn::parse_file(text).expect("parse");
     let mut imports = Imports {
         module: ["ops", "editing"].map(str::to_owned).to_vec(),
+        children: children(&file),
         skips_tests: false,
+        passes_on: false,
+        passed_on: BTreeMap::new(),
         found: Vec::new(),
     };
-    imports.visit_file(&syn::parse_file(text).expect("parse"));
+    imports.visit_file(&file);
     let found = imports.found.iter().map(|names| names.join("::"));
     assert_eq!(
         found.collect::<Vec<_>>(),
@@ -199,6 +233,7 @@ fn an_import_is_found_however_it_is_written() {
             "zmtp",
             "kernel",
             "ops::other",
+            "ops::editing::part::Name",
             "socket::Left",
             "cli::main",
         ]
@@ -213,17 +248,34 @@ fn no_files_import_in_a_circle() {
     sources(&src, &mut files);
     let of_file = |file: PathBuf| (module_of(&src, &file), file);
     let modules: BTreeMap<Name, PathBuf> = files.into_iter().map(of_file).collect();
-    let imports: BTreeMap<&Name, BTreeSet<&Name>> = modules
+    let imports = modules
         .iter()
         .filter(|(module, _)| !module.iter().any(|name| name == "tests"))
-        .map(|(module, file)| {
-            let paths = Imports::of(&src, file, true);
-            let of_path = |path: &Name| {
-                let mut beginnings = (1..=path.len()).rev().map(|length| &path[..length]);
-                let found = beginnings.find_map(|name| modules.get_key_value(name));
-                found.map(|(name, _)| name).filter(|name| *name != module)
-            };
-            (module, paths.iter().filter_map(of_path).collect())
+        .map(|(module, file)| (module, Imports::of(&src, file, true)));
+    let imports: BTreeMap<&Name, Imports> = imports.collect();
+    // The file that has a name is another one than the file that passes it on.
+    let file_of = |path: &Name| {
+        let mut path = path.clone();
+        loop {
+            let mut beginnings = (1..=path.len()).rev().map(|length| &path[..length]);
+            let (name, _) = beginnings.find_map(|name| modules.get_key_value(name))?;
+            let rest = path.get(name.len());
+            let passed_on = rest.and_then(|rest| imports.get(name)?.passed_on.get(rest));
+            match passed_on {
+                Some(to) if to.len() > name.len() => path = to.clone(),
+                _ => return Some(name),
+            }
+        }
+    };
+    let imports: BTreeMap<&Name, BTreeSet<&Name>> = imports
+        .iter()
+        .map(|(module, imports)| {
+            let files = imports.found.iter().filter_map(file_of);
+            // A file may use the modules above it, which declare it.
+            (
+                *module,
+                files.filter(|name| !module.starts_with(name)).collect(),
+            )
         })
         .collect();
     let reached = |from: &Name| {

@@ -2,6 +2,17 @@
 
 use super::{Json, Layout, Object, Span, digest, spliced};
 
+impl Json {
+    /// Sets a value within an object by its path of keys; missing objects on the path are created. A value
+    /// that is not an object stays as it is.
+    pub fn set(&mut self, path: &[&str], value: &Self) {
+        let layout = Layout::default();
+        if let Some(new) = set_value_at(self.bytes(), path, value, &layout) {
+            *self = Self::of_valid(&new);
+        }
+    }
+}
+
 /// Returns the value at a path of keys within an object.
 pub(in crate::notebook) fn value_at(object: &[u8], path: &[&str]) -> Option<Json> {
     let mut text = object;

@@ -89,15 +89,6 @@ impl Json {
         keys
     }
 
-    /// Sets a value within an object by its path of keys; missing objects on the path are created. A value
-    /// that is not an object stays as it is.
-    pub fn set(&mut self, path: &[&str], value: &Self) {
-        let layout = super::Layout::default();
-        if let Some(new) = super::set_value_at(&self.0, path, value, &layout) {
-            self.0 = new;
-        }
-    }
-
     /// Makes a value of bytes that are known to be one valid JSON value.
     pub(in crate::notebook) fn of_valid(text: &[u8]) -> Self {
         Self(text.to_vec())
