@@ -110,6 +110,8 @@ fn assert_rest_is_untouched(
     match kind {
         // White space inside the brackets of an empty list is removed.
         "insert" | "remove" if before.cells().len().min(after.cells().len()) == 0 => return false,
+        // Cells that have one id in the file get ids of their own.
+        "remove" | "move" if has_twins(before) => return false,
         "insert" => assert!(without(after, at) == before.to_bytes()),
         "remove" => assert!(without(before, at) == after.to_bytes()),
         _ => {
@@ -133,6 +135,18 @@ fn assert_rest_is_untouched(
         }
     }
     true
+}
+
+/// Returns whether several cells seem to have the same id in the file, which need not be valid for a JSON library.
+fn has_twins(document: &Document) -> bool {
+    let id = regex::bytes::Regex::new(r#""id"\s*:\s*("[^"]*"|[0-9]+)"#).expect("a pattern");
+    let cells = document.chunks().skip(2).step_by(2);
+    let ids = cells.flat_map(|cell| {
+        let ids = id.captures_iter(cell).map(|found| found[1].to_vec());
+        ids.collect::<std::collections::BTreeSet<_>>()
+    });
+    let mut known = std::collections::BTreeSet::new();
+    !ids.into_iter().all(|id| known.insert(id))
 }
 
 /// Opens notebooks, and checks that they keep their bytes and that Python reads edits of them as the same

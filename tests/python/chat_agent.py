@@ -34,8 +34,8 @@ def answer(request, result):
     send({"id": request["id"], "result": result})
 
 
-def update(session, kind, **fields):
-    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": kind, **fields}}})
+def update(session, update_kind, **fields):
+    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": update_kind, **fields}}})
 
 
 def say(session, text, kind="agent_message_chunk"):
