@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use super::{nb, output_of};
+use super::{Output, nb, output_of};
 use crate::world::World;
 
 /// A uid other than this user's.
@@ -100,26 +100,34 @@ fn a_sticky_folder_is_reported_as_such() {
     // A user who owns neither; its home is beside the sticky folder.
     let home = tempfile::tempdir().expect("make a home");
     chown(home.path(), Some(OTHER), None).expect("give it away");
-    let mut command = Command::new("setpriv");
-    let id = OTHER.to_string();
-    command
-        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
-        .arg(world.nb().get_program())
-        .args(["edit", "t.ipynb", "aaaa", "new", "--force"])
-        .env("HOME", home.path())
-        .env_remove("XDG_STATE_HOME")
-        .current_dir(folder.path());
-    let output = output_of(&mut command);
-    if output.stderr.contains("Permission denied") && output.code == Some(127) {
-        eprintln!("another user cannot run this nb");
+    let Some(output) = edited_by_another_user(&world, home.path(), folder.path()) else {
         return;
-    }
+    };
     output
         .ended(1)
         .with("in which users cannot replace others' files")
         .with("hint: work on a copy");
     let now = std::fs::read_to_string(&notebook).expect("read it");
     assert_eq!(now, text("old"));
+}
+
+/// Edits the notebook of a folder as another user; returns `None` where that user cannot run this `nb`.
+fn edited_by_another_user(world: &World, home: &Path, folder: &Path) -> Option<Output> {
+    let mut command = Command::new("setpriv");
+    let id = OTHER.to_string();
+    command
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+        .arg(world.nb().get_program())
+        .args(["edit", "t.ipynb", "aaaa", "new", "--force"])
+        .env("HOME", home)
+        .env_remove("XDG_STATE_HOME")
+        .current_dir(folder);
+    let output = output_of(&mut command);
+    if output.stderr.contains("Permission denied") && output.code == Some(127) {
+        eprintln!("another user cannot run this nb");
+        return None;
+    }
+    Some(output)
 }
 
 #[test]
@@ -141,20 +149,9 @@ fn what_belongs_to_another_user_has_no_hint_that_only_its_owner_can_follow() {
         eprintln!("only root can act as another user");
         return;
     }
-    let mut command = Command::new("setpriv");
-    let id = OTHER.to_string();
-    command
-        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
-        .arg(world.nb().get_program())
-        .args(["edit", "t.ipynb", "aaaa", "new", "--force"])
-        .env("HOME", home.path())
-        .env_remove("XDG_STATE_HOME")
-        .current_dir(folder.path());
-    let output = output_of(&mut command);
-    if output.stderr.contains("Permission denied") && output.code == Some(127) {
-        eprintln!("another user cannot run this nb");
+    let Some(output) = edited_by_another_user(&world, home.path(), folder.path()) else {
         return;
-    }
+    };
     for command in ["chmod", "nb adopt"] {
         assert!(!output.stderr.contains(command), "{output:?}");
     }
