@@ -26,11 +26,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn start(transport: Transport) -> Self {
-        // The path of a Unix socket must be short, so it is not under `target/`.
-        let folder = tempfile::Builder::new()
-            .prefix("nb")
-            .tempdir_in("/tmp")
-            .expect("make a folder");
+        let folder = crate::scope::folder();
         let (file, info) = connection(transport, folder.path());
         let process = Command::new(python::interpreter())
             .args(["-m", "ipykernel_launcher", "-f"])

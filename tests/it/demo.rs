@@ -23,10 +23,7 @@ fn demo(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 fn folder() -> tempfile::TempDir {
-    let folder = tempfile::Builder::new()
-        .prefix("nb")
-        .tempdir_in("/tmp")
-        .expect("make a folder");
+    let folder = crate::scope::folder();
     std::fs::create_dir(folder.path().join("home")).expect("make a home");
     folder
 }

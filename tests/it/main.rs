@@ -27,6 +27,7 @@ mod ports;
 mod prints;
 mod python;
 mod run;
+mod scope;
 mod seeing;
 mod servers;
 mod socket_events;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{node, python};
+use crate::{node, python, scope};
 
 /// A home folder, Jupyter's folders and a project under one temporary folder.
 ///
@@ -18,11 +18,7 @@ pub struct World {
 impl World {
     /// Makes the folders; nothing runs yet.
     pub fn new() -> World {
-        // Directly under /tmp: the path of a Unix socket has 108 bytes at most.
-        let root = tempfile::Builder::new()
-            .prefix("nb-it-")
-            .tempdir()
-            .expect("make the test's folder");
+        let root = scope::folder();
         for folder in ["home", "project", "tmp"] {
             std::fs::create_dir(root.path().join(folder)).expect("make a folder of the test");
         }

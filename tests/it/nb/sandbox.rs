@@ -73,10 +73,7 @@ impl Person {
     }
 
     fn new(uid: u32) -> Self {
-        let root = tempfile::Builder::new()
-            .prefix("nb-it-s-")
-            .tempdir()
-            .expect("make the test's folder");
+        let root = crate::scope::folder();
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))
             .expect("open it to the user");
         let person = Self { root, uid };

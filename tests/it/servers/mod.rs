@@ -193,10 +193,7 @@ impl Server {
     }
 
     fn started(kind: Kind, python: &'static Path) -> Server {
-        let folder = tempfile::Builder::new()
-            .prefix("nb-server-")
-            .tempdir()
-            .expect("make the server's folder");
+        let folder = crate::scope::folder();
         for name in ["files", "home"] {
             std::fs::create_dir(folder.path().join(name)).expect("make a folder of the server");
         }
