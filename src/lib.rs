@@ -31,7 +31,7 @@
 //! | [`http`] | what servers over HTTP have in common: addresses, secrets, limits | socket, api |
 //! | [`mcp`] | the commands as tools for agents, over the Model Context Protocol | code, api, text, http, activity, editing, and types of kernel, notebook, project |
 //! | [`web`] | a page of the notebooks, with REST, a websocket and an assistant; the same kernels for Jupyter's clients by URL | wire, socket, kernel, project, server, agent, assistant, api, http, and types of notebook |
-//! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api |
+//! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, lifecycle, agent, api, and functions of notebook |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, activity, task, editing, lifecycle, execution, demo, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
 //!

@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use similar::TextDiff;
 
+use crate::notebook::visible_line;
+
 /// How much of one text of a tool is shown, in bytes.
 const MOST: usize = 4000;
 
 /// Returns a text that Markdown shows as it is, on one line.
 pub(super) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for c in text.chars().take(300) {
+    for c in one_line(text).chars() {
         match c {
-            '\n' | '\r' | '\t' => shown.push(' '),
-            c if c.is_control() => {}
             '<' => shown.push_str("&lt;"),
             '&' => shown.push_str("&amp;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' | '$' => {
@@ -27,9 +27,15 @@ pub(super) fn escaped(text: &str) -> String {
     shown
 }
 
+/// Returns the beginning of a text as one line in which all characters are visible.
+pub(super) fn one_line(text: &str) -> String {
+    let line = text.replace(['\n', '\r', '\t'], " ");
+    visible_line(&line).chars().take(300).collect()
+}
+
 /// Returns a text as inline code.
 pub(super) fn code(text: &str) -> String {
-    let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+    let text = one_line(text);
     // A longer row of backticks than any inside.
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let ticks = "`".repeat(longest + 1);

@@ -2,7 +2,7 @@
 //! now on. Pure.
 
 use super::protocol::{PermissionKind, PermissionOption};
-use crate::api::visible::visible;
+use crate::notebook::visible_line;
 
 /// A question for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl PermissionQuestion {
 
     /// Returns the question as a prompt: a line for each option.
     pub fn prompt(&self) -> String {
-        let mut text = format!("{} asks: {}", self.agent, one_line(&self.title));
+        let mut text = format!("{} asks: {}", one_line(&self.agent), one_line(&self.title));
         if !self.kind.is_empty() {
-            text.push_str(&format!(" ({})", self.kind));
+            text.push_str(&format!(" ({})", one_line(&self.kind)));
         }
         if !self.places.is_empty() {
             text.push_str(&format!("\nin {}", one_line(&self.places.join(", "))));
@@ -132,7 +132,7 @@ fn one_line(text: &str) -> String {
     if text.chars().nth(MOST).is_some() {
         line.push('…');
     }
-    visible(&line).into_owned()
+    visible_line(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -356,8 +356,7 @@ impl Turn {
                 StepState::Open => text,
             };
             rich.push_str(&format!("\n- {mark} {text}"));
-            let line: String = step.text.chars().filter(|c| !c.is_control()).collect();
-            plain.push_str(&format!("\n {mark} {line}"));
+            plain.push_str(&format!("\n {mark} {}", markdown::one_line(&step.text)));
         }
         (rich, plain)
     }
@@ -375,7 +374,7 @@ impl Turn {
             title => title,
         };
         let mut rich = format!("{mark} **{}**", markdown::escaped(title));
-        let mut plain = format!("{mark} {}", title.replace(char::is_control, " "));
+        let mut plain = format!("{mark} {}", markdown::one_line(title));
         let kind = Some(&tool.kind).filter(|it| !it.is_empty() && *it != "other");
         if let Some(kind) = kind {
             rich.push_str(&format!(" · {}", markdown::escaped(kind)));
@@ -391,7 +390,7 @@ impl Turn {
                 place.push_str(&format!(":{line}"));
             }
             rich.push_str(&format!(" · {}", markdown::code(&place)));
-            plain.push_str(&format!(" · {}", place.replace(char::is_control, " ")));
+            plain.push_str(&format!(" · {}", markdown::one_line(&place)));
         }
         let mut inside = String::new();
         for content in &tool.content {
@@ -489,8 +488,8 @@ fn link(name: &str, uri: &str) -> String {
 
 /// Returns a text for HTML.
 fn html(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.chars().filter(|c| !c.is_control()).take(300).collect()
+    let text = markdown::one_line(text);
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// Returns a terminal's text without its colours and other commands.
@@ -527,7 +526,7 @@ fn media(mime: &str, data: &str) -> Value {
         let note = format!("<sub>{} of {bytes} bytes</sub>", markdown::escaped(mime));
         bundle.insert("text/markdown".to_owned(), note.into());
     }
-    let plain = format!("<{} of {bytes} bytes>", mime.replace(char::is_control, ""));
+    let plain = format!("<{} of {bytes} bytes>", markdown::one_line(mime));
     bundle.insert("text/plain".to_owned(), plain.into());
     bundle.into()
 }

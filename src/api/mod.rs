@@ -64,7 +64,6 @@ pub mod time;
 mod undo;
 mod vars;
 mod versions;
-pub(crate) mod visible;
 mod vscode_settings;
 mod watch;
 mod widgets;

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::execution::run::{DisplayContent, KernelException, OutputMessage};
 use crate::notebook::{
-    MimeData, OmittedOutput, ShortTraceback, is_media, joined, plain_form, readable,
-    without_similar_lines,
+    MimeData, OmittedOutput, ShortTraceback, is_media, joined, own_line, plain_form, readable,
+    visible_output, without_similar_lines,
 };
 
 /// The outputs of a cell as text.
@@ -82,8 +82,9 @@ impl UncutText {
                         true => &mut text.err,
                         false => &mut text.out,
                     };
+                    let shown = visible_output(&it.text);
                     for part in std::iter::once(part).chain(&mut text.both) {
-                        part.push_str(&it.text);
+                        part.push_str(&shown);
                     }
                 }
                 OutputMessage::Display(it)
@@ -96,7 +97,9 @@ impl UncutText {
                 }
                 OutputMessage::Error(it) if options.in_short && !it.traceback.is_empty() => {
                     let short = ShortTraceback { more: options.more };
-                    on_a_line_of_its_own(&mut text.raised, &short.of(&it.traceback));
+                    let parts = it.traceback.iter().map(|part| visible_output(part));
+                    let parts: Vec<_> = parts.collect();
+                    on_a_line_of_its_own(&mut text.raised, &short.of(&parts));
                 }
                 OutputMessage::Error(it) => on_a_line_of_its_own(&mut text.raised, &traceback(it)),
             }
@@ -230,7 +233,7 @@ pub(crate) fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
     shares
 }
 
-/// Returns a MIME bundle as text, with a note on each form that is not text.
+/// Returns a MIME bundle as text in which all characters are visible, with a note on each form that is not text.
 pub(crate) fn bundle(
     bundle: &DisplayContent,
     in_short: bool,
@@ -240,13 +243,16 @@ pub(crate) fn bundle(
         true => readable(&bundle.data),
         false => plain_form(&bundle.data).into_owned(),
     };
+    if let Cow::Owned(visible) = visible_output(&shown) {
+        shown = visible;
+    }
     let is_told = !shown.is_empty() || bundle.data.keys().any(|mime| is_media(mime));
     for (mime, value) in &bundle.data {
         if is_media(mime) || !is_told {
             if !shown.is_empty() {
                 shown.push('\n');
             }
-            shown.push_str(&note(mime, value));
+            shown.push_str(&own_line(&note(mime, value)));
         }
     }
     shown
@@ -257,13 +263,13 @@ pub(crate) fn note(mime: &str, value: &Value) -> String {
     format!("[{}]", MimeData::of_value(mime, value))
 }
 
-/// Returns the error that the code raised, uncut.
+/// Returns the error that the code raised, uncut, with all characters visible.
 pub(crate) fn traceback(raised: &KernelException) -> String {
-    if raised.traceback.is_empty() {
-        format!("{}: {}", raised.ename, raised.evalue)
-    } else {
-        raised.traceback.join("\n")
-    }
+    let text = match raised.traceback.is_empty() {
+        true => format!("{}: {}", raised.ename, raised.evalue),
+        false => raised.traceback.join("\n"),
+    };
+    visible_output(&text).into_owned()
 }
 
 /// Prepares displays and errors for a JSON answer: without colours, and under a limit with long texts cut, and notes
@@ -368,7 +374,7 @@ pub(crate) fn cut_more<'a>(
         left_out.chars().count() as u64 + before.bytes,
         left_out.lines().count() as u64 + before.lines
     );
-    on_a_line_of_its_own(&mut shown, &note);
+    on_a_line_of_its_own(&mut shown, &own_line(&note));
     shown.push_str(end);
     Cow::Owned(shown)
 }
@@ -495,16 +501,16 @@ mod tests {
             "image/png": "aGVsbG8=\n", "text/plain": "<Figure size 640x480 with 1 Axes>"
         }));
         let in_short = |data: &Value| bundle(&shown(data), true, note);
-        assert_eq!(bundle(&figure, true, note), "[image/png, 5 bytes]");
+        assert_eq!(bundle(&figure, true, note), "‣ [image/png, 5 bytes]");
         assert_eq!(
             bundle(&figure, false, note),
-            "<Figure size 640x480 with 1 Axes>\n[image/png, 5 bytes]"
+            "<Figure size 640x480 with 1 Axes>\n‣ [image/png, 5 bytes]"
         );
         let table = json!({ "text/html": "<table>", "text/plain": ["a\n", "b"] });
         assert_eq!(in_short(&table), "a\nb");
         assert_eq!(
             in_short(&json!({ "text/html": "<script>x</script>" })),
-            "[text/html, 18 bytes]"
+            "‣ [text/html, 18 bytes]"
         );
         assert_eq!(in_short(&json!({})), "");
     }
@@ -517,7 +523,7 @@ mod tests {
         assert!(shown.ends_with("line 998\nline 999\n"), "{shown}");
         let note = shown
             .lines()
-            .find(|line| line.starts_with("[…"))
+            .find(|line| line.starts_with("‣ […"))
             .expect("a note");
         let kept: usize = shown
             .lines()

@@ -1,5 +1,6 @@
 //! Previews of a cell's outputs: long texts are cut, and data that is not text is written to files.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
@@ -9,7 +10,7 @@ use super::output_files::OutputFiles;
 use super::outputs::{self, Image, cut_more, leaves_out_similar_lines, shares};
 use crate::notebook::{
     Cell, Json, MimeData, OmittedOutput, Output, OutputKind, ShortTraceback, joined, plain_form,
-    readable, without_similar_lines,
+    readable, visible_output, without_similar_lines,
 };
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
@@ -26,6 +27,8 @@ pub struct OutputPreview {
     raw: Json,
     kind: OutputKind,
     text: String,
+    /// The text with all characters visible, if that differs.
+    visible: Option<String>,
     /// How many characters the whole text has; `None` if nothing was cut.
     characters: Option<usize>,
     files: Vec<OutputFile>,
@@ -95,22 +98,19 @@ impl OutputPreviews {
         previews.collect()
     }
 
-    /// Returns the previews for people to read, each under a line that describes it.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
+    /// Returns the previews for people to read, each with the line above it that describes it. All characters of the
+    /// texts are visible; a line about outputs that are left out has an empty text.
+    pub fn texts(&self) -> Vec<(String, &str)> {
+        let mut texts = Vec::new();
         let mut due = 0;
         for preview in &self.shown {
-            text.push_str(&skipped(due, preview.index));
+            texts.extend(skipped(due, preview.index).map(|line| (line, "")));
             due = preview.index + 1;
-            text.push_str(&preview.head());
-            text.push('\n');
-            text.push_str(&preview.text);
-            if !preview.text.is_empty() && !preview.text.ends_with('\n') {
-                text.push('\n');
-            }
+            let text = preview.visible.as_ref().unwrap_or(&preview.text);
+            texts.push((preview.head(), text));
         }
-        text.push_str(&skipped(due, self.count));
-        text
+        texts.extend(skipped(due, self.count).map(|line| (line, "")));
+        texts
     }
 
     /// Returns the first images among the outputs.
@@ -145,6 +145,8 @@ struct ShownOutput {
     whole: String,
     /// The text that is shown: the whole, or a short form of it.
     text: String,
+    /// The same with all characters visible, if that differs.
+    visible: Option<String>,
 }
 
 /// Returns the outputs of a cell that are shown, with their indexes, and the number of all.
@@ -160,10 +162,20 @@ fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<Show
     let loaded = loaded.filter(|(index, output, _)| is_shown(*index) || is_error(output));
     let loaded = loaded.map(|(index, output, raw)| {
         let more = format!("nb cell {} --output {index} shows all", cell.id());
-        let (whole, short) = texts(&output, &raw, &more, limit);
+        let read = |draw: fn(&str) -> Cow<'_, str>| texts(&output, &raw, &more, limit, draw);
+        let (whole, short) = read(|text| Cow::Borrowed(text));
+        let visible = [Some(&whole), short.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|text| matches!(visible_output(text), Cow::Owned(_)));
+        let visible = visible.then(|| {
+            let (whole, short) = read(visible_output);
+            short.filter(|_| in_short).unwrap_or(whole)
+        });
         ShownOutput {
             index,
             text: short.filter(|_| in_short).unwrap_or_else(|| whole.clone()),
+            visible,
             whole,
             output,
             raw,
@@ -176,42 +188,49 @@ fn is_error(output: &Output) -> bool {
     matches!(output.kind, OutputKind::Error { .. })
 }
 
-/// Returns the text of an output, and its short form. `more` is the command that shows all.
+/// Returns the text of an output, and its short form. `more` is the command that shows all, `draw` prepares the
+/// texts.
 fn texts(
     output: &Output,
     raw: &Json,
     more: &str,
     limit: Option<usize>,
+    draw: fn(&str) -> Cow<'_, str>,
 ) -> (String, Option<String>) {
-    let whole = || output.text.clone();
+    let whole = || draw(&output.text).into_owned();
     match output.kind {
         OutputKind::Stream(_) if !leaves_out_similar_lines(limit) => (whole(), None),
         OutputKind::Stream(_) => {
-            let short = without_similar_lines(&output.text, more);
-            (whole(), Some(short.into_owned()))
+            let whole = whole();
+            let short = without_similar_lines(&whole, more).into_owned();
+            (whole, Some(short))
         }
         OutputKind::Error { .. } => {
             let parts = raw.get("traceback");
             let parts = parts.iter().flat_map(Json::items);
-            let parts: Vec<_> = parts.filter_map(|part| part.as_string()).collect();
+            let parts = parts.filter_map(|part| part.as_string());
+            let parts: Vec<_> = parts.map(|part| draw(&part).into_owned()).collect();
             let short = ShortTraceback { more }.of(&parts);
             (whole(), Some(short).filter(|short| !short.is_empty()))
         }
         _ => match raw.get("data").map(|data| parsed(&data)) {
-            Some(Value::Object(data)) => (plain_form(&data).into_owned(), Some(readable(&data))),
+            Some(Value::Object(data)) => {
+                let short = draw(&readable(&data)).into_owned();
+                (draw(&plain_form(&data)).into_owned(), Some(short))
+            }
             _ => (whole(), None),
         },
     }
 }
 
 /// Returns a line that says how many outputs are not shown.
-fn skipped(from: usize, to: usize) -> String {
+fn skipped(from: usize, to: usize) -> Option<String> {
     match to.saturating_sub(from) {
-        0 => String::new(),
-        count => format!(
-            "--- {count} outputs left out, {from} to {}; --output N prints one\n",
+        0 => None,
+        count => Some(format!(
+            "--- {count} outputs left out, {from} to {}; --output N prints one",
             to - 1
-        ),
+        )),
     }
 }
 
@@ -229,6 +248,7 @@ impl OutputFiles<'_> {
             raw,
             whole,
             mut text,
+            mut visible,
         } = shown;
         let mut files = Vec::new();
         let mut others = Vec::new();
@@ -263,13 +283,16 @@ impl OutputFiles<'_> {
                 path,
             }));
             let before = OmittedOutput::between(&whole, &text);
-            text = cut_more(&text, share, before, &more).into_owned();
+            for text in std::iter::once(&mut text).chain(&mut visible) {
+                *text = cut_more(text, share, before, &more).into_owned();
+            }
         }
         OutputPreview {
             index,
             raw,
             kind: output.kind,
             text,
+            visible,
             characters: share.map(|_| whole.chars().count()),
             files,
             others,

@@ -19,6 +19,7 @@ use crate::agent::{
 };
 use crate::api::problem::Problem;
 use crate::kernel::variables::{ProcessVariables, Variables};
+use crate::notebook::visible_line;
 use crate::project::event::ChatTurn;
 
 /// How many changed cells are named after a turn.
@@ -625,7 +626,8 @@ impl Conversation {
     fn permissions(&self) -> String {
         let all = self.agents.iter().flat_map(|it| it.agent.standing());
         let lines = all.enumerate().map(|(index, it)| {
-            format!("{}  {}: {} ({})\n", index + 1, it.agent, it.title, it.kind)
+            let line = format!("{}  {}: {} ({})", index + 1, it.agent, it.title, it.kind);
+            format!("{}\n", visible_line(&line))
         });
         let lines: String = lines.collect();
         match lines.is_empty() {
@@ -654,7 +656,7 @@ impl Conversation {
         }
         let lines = revoked
             .iter()
-            .map(|it| format!("taken back: {}: {}\n", it.agent, it.title));
+            .map(|it| format!("taken back: {}: {}\n", it.agent, visible_line(&it.title)));
         Ok(lines.collect())
     }
 
@@ -670,7 +672,7 @@ impl Conversation {
                 index + 1,
                 it.agent,
                 it.since,
-                it.title
+                visible_line(&it.title)
             )
         });
         let lines: String = lines.collect();

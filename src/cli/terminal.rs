@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::cli::Context;
 use crate::cli::render::harmless::{Kind, harmless};
+use crate::notebook::visible_output;
 
 impl Context {
     /// Says whether a person at the terminal can answer questions.
@@ -100,7 +101,7 @@ impl Lines {
     /// Asks a question and waits for the answer; `None` is the end of the input. May be dropped halfway.
     pub(crate) async fn ask(&self, prompt: &str, is_secret: bool) -> Option<String> {
         let mut stderr = io::stderr();
-        let _ = write!(stderr, "{}", harmless(prompt, Kind::Live));
+        let _ = write!(stderr, "{}", harmless(&visible_output(prompt), Kind::Live));
         let _ = stderr.flush();
         let _hidden = is_secret.then(Hidden::new);
         if !self.reading.replace(true) {

@@ -15,13 +15,14 @@ use super::arguments::{
     RelatedCells, RunCell, UpdateCell, Variables,
 };
 use super::audit::CallRecord;
-use super::commands::{as_tools, problem_text};
+use super::commands::{as_tools, problem_lines};
 use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
 use super::tools::ToolName;
 use super::turns::Turn;
 use crate::api::caller::Caller;
+use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
     self, CellRequest, CellsRequest, CellsToRun, DiffBase, DiffRequest, EditAnswer, EditPolicy,
@@ -32,7 +33,7 @@ use crate::api::{
 };
 use crate::editing::edit::if_rev;
 use crate::notebook::{CellSelector, Operation, Revision};
-use crate::text;
+use crate::text::{self, Part};
 
 /// How many characters of outputs are returned unless another limit is given.
 const LIMIT: usize = 6000;
@@ -192,7 +193,7 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
     };
     let answer = api::notebooks(caller, request).await?;
     let kernels = &answer.kernels;
-    let lines = kernels.iter().map(text::kernel::text);
+    let lines = kernels.iter().flat_map(text::kernel::lines);
     let mut lines: Vec<_> = lines.map(|line| as_tools(&line)).collect();
     let has_kernel = |path: &Path| {
         kernels
@@ -206,8 +207,12 @@ async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
         0 => {}
         more => lines.push(format!("{more} more")),
     }
-    lines.push(String::new());
-    Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
+    Ok(ToolAnswer::of(caller, &answer, rows(lines)).await)
+}
+
+/// Returns the parts of an answer that has neither outputs nor sources.
+fn rows(lines: impl IntoIterator<Item = String>) -> Vec<Part> {
+    lines.into_iter().map(Part::Row).collect()
 }
 
 async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer, Problem> {
@@ -230,16 +235,15 @@ async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer,
         ..OpenRequest::default()
     };
     let answer = api::open(request.caller, open).await?;
-    let text = match &answer {
+    let lines = match &answer {
         OpenAnswer::Opened(opened) => {
             let mut lines = vec![text::open::opened(opened)];
             lines.extend(opened.notes.iter().map(|note| as_tools(note)));
-            lines.push(String::new());
-            lines.join("\n")
+            lines
         }
-        OpenAnswer::Created(created) => format!("{}: created\n", created.notebook),
+        OpenAnswer::Created(created) => vec![format!("{}: created", created.notebook)],
     };
-    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+    Ok(ToolAnswer::of(request.caller, &answer, rows(lines)).await)
 }
 
 async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<ToolAnswer, Problem> {
@@ -257,8 +261,8 @@ async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<To
     };
     let positions = request.session.positions();
     positions.set(request.notebook, ids.into_iter());
-    let text = text::cells::text(&answer, since);
-    Ok(ToolAnswer::of(request.caller, &answer, text).await)
+    let lines = text::cells::lines(&answer, since);
+    Ok(ToolAnswer::of(request.caller, &answer, rows(lines)).await)
 }
 
 async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem> {
@@ -277,8 +281,13 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
     for cell in &answer.cells {
         positions.see(request.notebook, cell.index, &cell.id);
     }
-    let text = text::cell::text(&answer, str::to_owned);
-    let mut tool_answer = ToolAnswer::of(request.caller, &answer, text).await;
+    let parts = text::cell::parts(&answer)
+        .into_iter()
+        .map(|part| match part {
+            Part::Others(text) => Part::Others(plain(&text)),
+            line => line,
+        });
+    let mut tool_answer = ToolAnswer::of(request.caller, &answer, parts.collect()).await;
     tool_answer.images = answer
         .cells
         .iter()
@@ -408,7 +417,7 @@ async fn edit<T>(
     let answer = api::edit(caller, edit).await;
     let answer = answer.map_err(|problem| repeatable(problem, names_revision))?;
     positions.set(request.notebook, answer.ids());
-    let text = edited(&answer);
+    let lines = edited(&answer);
     if let Some(timeout_s) = run_timeout {
         let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
         let follow = follow_options(timeout_s, None);
@@ -416,12 +425,12 @@ async fn edit<T>(
         if let Some(ran) = watcher.watch(run).await?
             && let ExecAnswer::Job { job, .. } = &ran
         {
-            let mut tool_answer = run_answer(caller, &ran, job, text).await;
+            let mut tool_answer = run_answer(caller, &ran, job, lines).await;
             tool_answer.op = answer.op;
             return Ok(tool_answer);
         }
     }
-    let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+    let mut tool_answer = ToolAnswer::of(caller, &answer, rows(lines)).await;
     tool_answer.op.clone_from(&answer.op);
     tool_answer.is_error = answer.error.is_some();
     Ok(tool_answer)
@@ -444,16 +453,12 @@ fn repeatable(problem: Problem, names_revision: bool) -> Problem {
         .hint("force: true writes without a check")
 }
 
-fn edited(answer: &EditAnswer) -> String {
-    let mut text = as_tools(&text::edit::text(answer));
-    for note in &answer.notes {
-        text.push_str(&as_tools(note));
-        text.push('\n');
-    }
-    if let Some(error) = &answer.error {
-        text.push_str(&problem_text(error));
-    }
-    text
+fn edited(answer: &EditAnswer) -> Vec<String> {
+    let lines = text::edit::lines(answer);
+    let lines = lines.iter().chain(&answer.notes);
+    let mut lines: Vec<_> = lines.map(|line| as_tools(line)).collect();
+    lines.extend(answer.error.iter().flat_map(problem_lines));
+    lines
 }
 
 async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> {
@@ -483,7 +488,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             follow,
         };
         let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
-        let mut tool_answer = run_answer(caller, &answer, &answer, String::new()).await;
+        let mut tool_answer = run_answer(caller, &answer, &answer, None).await;
         tool_answer.image_size = image_size;
         return Ok(tool_answer);
     }
@@ -503,15 +508,14 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     match &answer {
         ExecAnswer::Job { job, doubts, .. } => {
             let doubts = doubts.as_ref().and_then(text::graph::doubts);
-            let doubts = doubts.map(|doubts| format!("{}\n", as_tools(&doubts)));
-            let mut tool_answer =
-                run_answer(caller, &answer, job, doubts.unwrap_or_default()).await;
+            let doubts = doubts.map(|doubts| as_tools(&doubts));
+            let mut tool_answer = run_answer(caller, &answer, job, doubts).await;
             tool_answer.image_size = image_size;
             Ok(tool_answer)
         }
         ExecAnswer::Nothing { .. } => {
-            let text = "there is nothing to run\n".to_owned();
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let line = "there is nothing to run".to_owned();
+            Ok(ToolAnswer::of(caller, &answer, rows([line])).await)
         }
     }
 }
@@ -534,8 +538,8 @@ async fn get_run_status(request: Request<'_, GetRunStatus>) -> Result<ToolAnswer
     };
     let record = &answer.record;
     let whose = match is_named || record.actor() == request.caller.by() {
-        true => String::new(),
-        false => format!("run {} of {}\n", answer.job, record.by),
+        true => None,
+        false => Some(format!("run {} of {}", answer.job, record.by)),
     };
     let run = api::job::RunAnswer::Followed(Box::new(answer));
     Ok(run_answer(request.caller, &run, &run, whose).await)
@@ -566,7 +570,7 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
         .watch(api::wait(request.caller, wait, &watcher))
         .await?;
     let run = api::job::RunAnswer::Followed(Box::new(answer));
-    Ok(run_answer(request.caller, &run, &run, String::new()).await)
+    Ok(run_answer(request.caller, &run, &run, None).await)
 }
 
 async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
@@ -583,9 +587,9 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
     match action {
         KernelAction::Status => {
             let answer = api::status(caller).await?;
-            let lines = answer.sessions.iter().map(text::kernel::text);
-            let text: String = lines.map(|line| as_tools(&line) + "\n").collect();
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let lines = answer.sessions.iter().flat_map(text::kernel::lines);
+            let lines = rows(lines.map(|line| as_tools(&line)));
+            Ok(ToolAnswer::of(caller, &answer, lines).await)
         }
         KernelAction::Interrupt => match run_id {
             Some(job) => {
@@ -593,12 +597,12 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
                 let request = InterruptJobRequest { job, force };
                 let answer = api::interrupt_job(caller, request).await?;
                 let text = text::kernel::interrupted_job(&answer);
-                Ok(ToolAnswer::of(caller, &answer, as_tools(&text) + "\n").await)
+                Ok(ToolAnswer::of(caller, &answer, rows([as_tools(&text)])).await)
             }
             None => {
                 let answer = api::interrupt(caller, InterruptRequest { force }).await?;
                 let text = text::kernel::interrupted(&answer);
-                Ok(ToolAnswer::of(caller, &answer, as_tools(&text) + "\n").await)
+                Ok(ToolAnswer::of(caller, &answer, rows([as_tools(&text)])).await)
             }
         },
         KernelAction::Restart => {
@@ -607,7 +611,7 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
                 force,
             };
             let answer = api::restart(caller, request).await?;
-            Ok(ToolAnswer::of(caller, &answer, text::kernel::restarted(&answer) + "\n").await)
+            Ok(ToolAnswer::of(caller, &answer, rows([text::kernel::restarted(&answer)])).await)
         }
         KernelAction::Shutdown => {
             let answer = api::shutdown(
@@ -618,7 +622,7 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
                 },
             )
             .await?;
-            Ok(ToolAnswer::of(caller, &answer, text::kernel::shut_down(&answer) + "\n").await)
+            Ok(ToolAnswer::of(caller, &answer, rows([text::kernel::shut_down(&answer)])).await)
         }
     }
 }
@@ -635,8 +639,7 @@ async fn variables(request: Request<'_, Variables>) -> Result<ToolAnswer, Proble
     if !is_one {
         lines.extend(text::vars::note(&answer).map(|note| as_tools(&note)));
     }
-    lines.push(String::new());
-    Ok(ToolAnswer::of(request.caller, &answer, lines.join("\n")).await)
+    Ok(ToolAnswer::of(request.caller, &answer, rows(lines)).await)
 }
 
 async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
@@ -664,16 +667,14 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             };
             let answer = api::log(caller, log).await?;
             let lines = answer.log.iter();
-            let lines = lines.map(|entry| text::log::line(entry, &answer.notebook) + "\n");
-            let text = lines.collect();
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let lines = rows(lines.map(|entry| text::log::line(entry, &answer.notebook)));
+            Ok(ToolAnswer::of(caller, &answer, lines).await)
         }
         HistoryAction::Versions => {
             let cell = cell()?;
             let answer = api::cell_versions(caller, VersionsRequest { cell, count }).await?;
-            let lines = version_lines(&answer.versions);
-            let text = lines.iter().map(|line| format!("{line}\n")).collect();
-            Ok(ToolAnswer::of(caller, &answer, text).await)
+            let lines = rows(version_lines(&answer.versions));
+            Ok(ToolAnswer::of(caller, &answer, lines).await)
         }
         HistoryAction::Diff => {
             let before = match &arguments.revision {
@@ -684,16 +685,16 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             let note = text::diff::note(&answer).into_iter();
             let mut lines: Vec<_> = note.map(|line| as_tools(&line)).collect();
             lines.extend(text::diff::lines(&answer, |_, line| line));
-            lines.push(String::new());
-            Ok(ToolAnswer::of(caller, &answer, lines.join("\n")).await)
+            Ok(ToolAnswer::of(caller, &answer, rows(lines)).await)
         }
         HistoryAction::Undo => {
             let op = arguments.op.clone();
             let answer = api::undo(caller, UndoRequest { op, policy }).await?;
             let positions = request.session.positions();
             positions.set(request.notebook, answer.edit.ids());
-            let text = format!("took back {}\n{}", answer.undone.op, edited(&answer.edit));
-            let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+            let mut lines = vec![format!("took back {}", answer.undone.op)];
+            lines.extend(edited(&answer.edit));
+            let mut tool_answer = ToolAnswer::of(caller, &answer, rows(lines)).await;
             tool_answer.op = answer.edit.op;
             Ok(tool_answer)
         }
@@ -706,8 +707,8 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             let answer = api::restore(caller, restore).await?;
             let positions = request.session.positions();
             positions.set(request.notebook, answer.edit.ids());
-            let text = edited(&answer.edit);
-            let mut tool_answer = ToolAnswer::of(caller, &answer, text).await;
+            let lines = rows(edited(&answer.edit));
+            let mut tool_answer = ToolAnswer::of(caller, &answer, lines).await;
             tool_answer.op = answer.edit.op;
             Ok(tool_answer)
         }

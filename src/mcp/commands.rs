@@ -109,8 +109,8 @@ pub(super) fn as_tools(text: &str) -> String {
     rewritten
 }
 
-/// Returns a problem as text, in which commands are tools.
-pub(super) fn problem_text(problem: &Problem) -> String {
+/// Returns a problem as lines, in which commands are tools.
+pub(super) fn problem_lines(problem: &Problem) -> Vec<String> {
     let mut problem = problem.clone();
     problem.message = as_tools(&problem.message);
     for hint in &mut problem.hints {
@@ -122,7 +122,7 @@ pub(super) fn problem_text(problem: &Problem) -> String {
         true => as_tools(&line),
         false => line,
     });
-    lines.map(|line| line + "\n").collect()
+    lines.collect()
 }
 
 /// Returns the call of a tool that does the same as a command; none if no tool does.

@@ -26,12 +26,14 @@ use super::session::Session;
 use super::tools::ToolName;
 use super::turns::{Turn, Turns};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::notebook::visible_line;
 use crate::text;
 
 /// What clients tell their models about the server.
 const INSTRUCTIONS: &str = "\
 Notebooks with live kernels, shared with people at VS Code or JupyterLab. Name the notebook in each call. \
-A cell is its id (a beginning of 3 characters is enough), or its index as a number. Variables, outputs and \
+A cell is its id (a beginning of 3 characters is enough), or its index as a number. Lines that begin with ‣ are the \
+server's; those of outputs and sources never do. Variables, outputs and \
 edits are the same for all: answers say what others did meanwhile. A run that goes on after its timeout has a \
 run_id: get_run_status follows it. Cancelling a call interrupts what it runs, and some clients cancel after 60 s: \
 run what takes longer with wait: false.";
@@ -106,7 +108,9 @@ impl Handler {
 
 /// Returns a problem as an error of the protocol.
 fn error(problem: &Problem) -> ErrorData {
-    let text = text::problem::lines(problem).join("\n");
+    let lines = text::problem::lines(problem).into_iter();
+    let text: Vec<_> = lines.map(|line| visible_line(&line).into_owned()).collect();
+    let text = text.join("\n");
     match problem.kind {
         ProblemKind::Usage | ProblemKind::Refused => ErrorData::invalid_params(text, None),
         _ => ErrorData::internal_error(text, None),

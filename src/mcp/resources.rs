@@ -17,12 +17,13 @@ use super::session::Session;
 use crate::activity::notification::ActivityEntry;
 use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
+use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
     self, CellsRequest, ExportRequest, NotebooksRequest, OutputAnswer, OutputRequest,
 };
 use crate::http::ESCAPED;
-use crate::notebook::CellSelector;
+use crate::notebook::{CellSelector, visible, visible_output};
 use crate::project::FolderWatch;
 use crate::project::event::OverwrittenEdit;
 
@@ -147,7 +148,7 @@ impl Session {
         let contents = match name {
             ResourceName::Notebook(_) => {
                 let answer = api::export(&caller, ExportRequest::default()).await?;
-                ResourceContents::text(answer.text, uri)
+                ResourceContents::text(visible(&answer.text), uri)
             }
             ResourceName::Output { cell, number, .. } => {
                 let request = OutputRequest {
@@ -159,7 +160,8 @@ impl Session {
                 };
                 match api::output(&caller, request).await? {
                     OutputAnswer::Text(text) => {
-                        ResourceContents::text(String::from_utf8_lossy(&text), uri)
+                        let text = plain(&visible_output(&String::from_utf8_lossy(&text)));
+                        ResourceContents::text(text, uri)
                     }
                     OutputAnswer::Bytes { mime, bytes } => {
                         ResourceContents::blob(STANDARD.encode(bytes), uri).with_mime_type(mime)

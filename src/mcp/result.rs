@@ -5,13 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use super::commands::{as_tools, problem_text};
+use super::commands::{as_tools, problem_lines};
 use crate::api::caller::Caller;
 use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
 use crate::api::outputs::{Image, plain};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::notebook::image_within;
 use crate::text;
+use crate::text::Part;
 
 /// The largest image in an answer, in bytes. Clients refuse larger ones.
 const LARGEST_IMAGE: usize = 3 << 20;
@@ -20,7 +21,7 @@ const LARGEST_IMAGE: usize = 3 << 20;
 #[derive(Debug, Default)]
 pub(super) struct ToolAnswer {
     /// The answer as text.
-    pub(super) text: String,
+    pub(super) parts: Vec<Part>,
     pub(super) images: Vec<Image>,
     /// The longest side that an image may have, in pixels; `None` for what models read.
     pub(super) image_size: Option<u32>,
@@ -37,10 +38,10 @@ pub(super) struct ToolAnswer {
 
 impl ToolAnswer {
     /// Puts an answer together with its text and what happened meanwhile.
-    pub(super) async fn of(caller: &Caller, answer: &impl Answer, text: String) -> Self {
+    pub(super) async fn of(caller: &Caller, answer: &impl Answer, parts: Vec<Part>) -> Self {
         let meanwhile = meanwhile(caller).await;
         Self {
-            text,
+            parts,
             fields: fields(answer, &meanwhile),
             meanwhile,
             ..Self::default()
@@ -61,13 +62,13 @@ impl ToolAnswer {
         if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
             error.insert("code".to_owned(), code(problem.kind).into());
         }
-        let text = problem_text(&problem);
-        Self {
+        let mut lines = problem_lines(&problem);
+        if let (ProblemKind::Conflict, Some(first)) = (problem.kind, lines.first_mut()) {
             // The tools' descriptions name this code.
-            text: match problem.kind {
-                ProblemKind::Conflict => format!("{} conflict: {text}", code(problem.kind)),
-                _ => text,
-            },
+            first.insert_str(0, &format!("{} conflict: ", code(problem.kind)));
+        }
+        Self {
+            parts: lines.into_iter().map(Part::Row).collect(),
             fields,
             is_error: problem.kind != ProblemKind::StillRunning,
             meanwhile,
@@ -102,9 +103,9 @@ impl ToolAnswer {
         self.images = work.await.unwrap_or_default();
         let left_out = count - self.images.len();
         if left_out > 0 {
-            let text =
-                format!("[{left_out} of {count} images cannot be shown: damaged, or too large]\n");
-            self.text.push_str(&text);
+            self.parts.push(Part::Own(format!(
+                "[{left_out} of {count} images cannot be shown: damaged, or too large]"
+            )));
         }
     }
 
@@ -114,7 +115,10 @@ impl ToolAnswer {
     }
 
     fn into_result(self) -> CallToolResult {
-        let mut content = vec![ContentBlock::text(self.text)];
+        let mut content: Vec<_> = blocks(&self.parts)
+            .into_iter()
+            .map(ContentBlock::text)
+            .collect();
         let images = self.images.into_iter();
         content.extend(images.map(|image| ContentBlock::image(image.base64, image.mime)));
         let mut result = match self.is_error {
@@ -139,9 +143,8 @@ pub(super) async fn result(
     };
     answer.prepare_images().await;
     let meanwhile = std::mem::take(&mut answer.meanwhile);
-    answer
-        .text
-        .push_str(&meanwhile_text(&meanwhile, &answer.text));
+    let lines = meanwhile_lines(&meanwhile, &answer.parts);
+    answer.parts.extend(lines.into_iter().map(Part::Own));
     if let Some(caller) = caller.filter(|_| !is_cancelled()) {
         let caller = caller.clone();
         let delivered = tokio::task::spawn_blocking(move || caller.delivered(&meanwhile)).await;
@@ -157,15 +160,33 @@ pub(super) async fn rejected(problem: Problem) -> CallToolResult {
     result(None, Err(problem), || false).await
 }
 
-/// Returns the lines about what happened meanwhile that the text does not have.
-fn meanwhile_text(meanwhile: &Meanwhile, text: &str) -> String {
+/// Returns the texts of the blocks of an answer. Lines of `nb` and texts of others are in blocks of their own.
+fn blocks(parts: &[Part]) -> Vec<String> {
+    let is_of_others = |part: &Part| matches!(part, Part::Others(_));
+    let groups = parts.chunk_by(|one, next| is_of_others(one) == is_of_others(next));
+    let texts = groups.map(|group| group.iter().map(Part::text).collect());
+    let mut texts: Vec<String> = texts.filter(|text: &String| !text.is_empty()).collect();
+    if texts.is_empty() {
+        texts.push(String::new());
+    }
+    texts
+}
+
+/// Returns the lines about what happened meanwhile that the answer does not have.
+fn meanwhile_lines(meanwhile: &Meanwhile, parts: &[Part]) -> Vec<String> {
     let death = meanwhile.notebook.as_ref();
     let death = death.and_then(|notebook| notebook.kernel_ended.as_ref());
-    let death = death.filter(|death| !text.contains(&death.text));
+    let is_told = |text: &str| {
+        let mut lines = parts.iter().filter_map(|part| match part {
+            Part::Own(line) | Part::Row(line) => Some(line),
+            Part::Others(_) => None,
+        });
+        lines.any(|line| line.contains(text))
+    };
+    let death = death.filter(|death| !is_told(&death.text));
     let death = death.map(|death| as_tools(&format!("{} next: {}", death.text, death.next)));
     let lines = text::meanwhile::lines(meanwhile, as_tools);
-    let lines = death.into_iter().chain(lines);
-    lines.map(|line| format!("{line}\n")).collect()
+    death.into_iter().chain(lines).collect()
 }
 
 /// Returns what happened beside a request, until now.
@@ -205,5 +226,39 @@ fn code(kind: ProblemKind) -> u16 {
         ProblemKind::Refused => 403,
         ProblemKind::Conflict => 409,
         ProblemKind::NoKernel => 503,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_are_blocks_of_their_own() {
+        let own = |line: &str| Part::Own(line.to_owned());
+        let of_others = |text: &str| Part::Others(text.to_owned());
+        for (parts, expected) in [
+            (vec![], vec![""]),
+            (vec![of_others("")], vec![""]),
+            (
+                vec![
+                    own("cell 1\n‣ 2"),
+                    Part::Row("row\n3".to_owned()),
+                    of_others(""),
+                    own("source"),
+                    of_others("x = 1"),
+                    of_others("2\n"),
+                    own("next: x"),
+                ],
+                vec![
+                    "‣ cell 1␊<U+2023> 2\nrow␊3\n",
+                    "‣ source\n",
+                    "x = 1\n2\n",
+                    "‣ next: x\n",
+                ],
+            ),
+        ] {
+            assert_eq!(blocks(&parts), expected);
+        }
     }
 }

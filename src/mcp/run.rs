@@ -22,7 +22,9 @@ use crate::api::job::{
     FollowOptions, JobAnswer, JobObserver, JobVerdict, OutputsAs, PromptAnswer, RunAnswer, describe,
 };
 use crate::api::outputs::{OutputText, plain};
+use crate::notebook::visible_line;
 use crate::project::jobs::{Job, JobPrompt};
+use crate::text::Part;
 use crate::text::report::{Piece, report};
 
 /// The time between two progress notifications of a run.
@@ -108,7 +110,8 @@ impl<'a> RunWatcher<'a> {
             let last_line = self.last_line.borrow().clone();
             let mut notification =
                 ProgressNotificationParam::new(token.clone(), elapsed.as_secs_f64());
-            notification.message = (!last_line.is_empty()).then(|| plain(&last_line));
+            notification.message =
+                (!last_line.is_empty()).then(|| visible_line(&plain(&last_line)).into_owned());
             // A client that has gone has closed stdin as well, which ends the server.
             let _ = self.context.peer.notify_progress(notification).await;
         }
@@ -183,7 +186,7 @@ impl JobObserver for RunWatcher<'_> {
 /// Returns a question of the code as it is shown to a person.
 fn question(prompt: &str) -> String {
     let prompt = plain(prompt);
-    match prompt.trim() {
+    match &*visible_line(prompt.trim()) {
         "" => "The notebook's code asks for a line of input.".to_owned(),
         prompt => format!("The notebook's code asks: {prompt}"),
     }
@@ -194,20 +197,21 @@ pub(super) async fn run_answer(
     caller: &Caller,
     answer: &impl Answer,
     run: &RunAnswer,
-    before: String,
+    before: impl IntoIterator<Item = String>,
 ) -> ToolAnswer {
-    let mut text = before;
+    let mut parts: Vec<_> = before.into_iter().map(Part::Own).collect();
     let (status, id) = match run {
         RunAnswer::Begun(job) => {
-            text.push_str(&format!("run {} · {}\n", job.job, describe(&job.record)));
+            let text = format!("run {} · {}", job.job, describe(&job.record));
+            parts.push(Part::Own(text));
             ("running", &job.job)
         }
         RunAnswer::Followed(job) => {
-            text.push_str(&report_text(job));
+            parts.extend(report_parts(job));
             (status(job.verdict()), &job.job)
         }
     };
-    let mut tool_answer = ToolAnswer::of(caller, answer, text).await;
+    let mut tool_answer = ToolAnswer::of(caller, answer, parts).await;
     if let RunAnswer::Followed(job) = run {
         let runs = job.runs().into_iter();
         tool_answer.images = runs.flat_map(|run| run.images.clone()).collect();
@@ -237,26 +241,20 @@ fn status(verdict: JobVerdict) -> &'static str {
     }
 }
 
-fn report_text(job: &JobAnswer) -> String {
-    let mut text = String::new();
-    let mut add = |part: &str| {
-        text.push_str(part);
-        if !part.is_empty() && !part.ends_with('\n') {
-            text.push('\n');
-        }
-    };
+fn report_parts(job: &JobAnswer) -> Vec<Part> {
+    let mut parts = Vec::new();
     for piece in report(job) {
         match piece {
-            Piece::Head(line) => add(&line),
+            Piece::Head(line) => parts.push(Part::Own(line)),
             Piece::Outputs(outputs) => match &outputs.in_order {
-                Some(text) => add(&plain(text)),
+                Some(text) => parts.push(Part::Others(plain(text))),
                 None => {
-                    add(&plain(&outputs.out));
-                    add(&plain(&outputs.err));
+                    parts.push(Part::Others(plain(&outputs.out)));
+                    parts.push(Part::Others(plain(&outputs.err)));
                 }
             },
-            Piece::Note(note) => add(&as_tools(&note)),
+            Piece::Note(note) => parts.push(Part::Own(as_tools(&note))),
         }
     }
-    text
+    parts
 }

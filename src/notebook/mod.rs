@@ -2,6 +2,7 @@
 //!
 //! | folder | holds |
 //! |---|---|
+//! | `visible` | texts of others as readers see them, and the mark of `nb`'s own lines |
 //! | `json` | JSON as bytes: where its values are, and how a file writes them |
 //! | `document` | the lossless notebook: cells, ids, revisions, selectors |
 //! | `outputs` | outputs as text for readers, and accumulated from a kernel's messages |
@@ -17,6 +18,7 @@ mod json;
 mod merge;
 mod outputs;
 mod undo;
+mod visible;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -44,3 +46,4 @@ pub use outputs::{
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,
 };
+pub use visible::{OWN, is_hidden, own_line, visible, visible_line, visible_output};

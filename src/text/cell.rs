@@ -3,31 +3,27 @@
 use serde_json::Value;
 
 use crate::api::{CellAnswer, ShownCell, ShownOutputs};
-use crate::notebook::CellType;
+use crate::notebook::{CellType, visible};
+use crate::text::Part;
 
-/// Returns the cells as text; `readable` prepares each source.
-pub(crate) fn text(answer: &CellAnswer, readable: impl Fn(&str) -> String) -> String {
-    let mut text = String::new();
+/// Returns the cells as text.
+pub(crate) fn parts(answer: &CellAnswer) -> Vec<Part> {
+    let mut parts = Vec::new();
     for cell in &answer.cells {
-        text.push_str(&head(cell));
-        text.push_str(&line_ended(readable(&cell.source)));
+        parts.extend(head(cell).into_iter().map(Part::Own));
+        parts.push(Part::Others(visible(&cell.source).into_owned()));
         if let ShownOutputs::Previews(previews) = &cell.outputs {
-            text.push_str(&previews.text());
+            for (head, text) in previews.texts() {
+                parts.push(Part::Own(head));
+                parts.push(Part::Others(text.to_owned()));
+            }
         }
     }
-    text
+    parts
 }
 
-/// Returns a text that ends with a newline, unless it is empty.
-pub(crate) fn line_ended(mut text: String) -> String {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
-}
-
-/// Returns the line above a cell, with the properties that appear nowhere else.
-fn head(cell: &ShownCell) -> String {
+/// Returns the lines above a cell, with the properties that appear nowhere else.
+fn head(cell: &ShownCell) -> Vec<String> {
     let mut parts = vec![
         format!("=== {} {}", cell.index, cell.id),
         cell.cell_type.to_string(),
@@ -40,8 +36,6 @@ fn head(cell: &ShownCell) -> String {
     if let (Some("stale"), Some(stale)) = (cell.state, &cell.stale) {
         parts.push(format!("stale: {}", stale.text));
     }
-    let mut head = parts.join(" · ");
-    head.push('\n');
     let mut sections: Vec<_> = metadata(cell)
         .map(|metadata| format!("metadata {metadata}"))
         .into_iter()
@@ -54,8 +48,8 @@ fn head(cell: &ShownCell) -> String {
     if !sections.is_empty() {
         sections.push("source".to_owned());
     }
-    head.extend(sections.iter().map(|section| format!("--- {section}\n")));
-    head
+    let sections = sections.iter().map(|section| format!("--- {section}"));
+    std::iter::once(parts.join(" · ")).chain(sections).collect()
 }
 
 /// Returns the metadata that somebody set, without the execution times that front ends write.

@@ -6,19 +6,12 @@ use crate::api::columns::{self, Widths};
 use crate::api::{CellRow, CellsAnswer, RemovedCell};
 use crate::notebook::{CellType, ChangeKind, Revision};
 
-/// Returns the list as text.
-pub(crate) fn text(answer: &CellsAnswer, since: Option<Revision>) -> String {
-    let mut text = head(answer, since);
-    text.push('\n');
-    write_rows(&answer.cells, None, |line| {
-        text.push_str(line);
-        text.push('\n');
-    });
-    for removed in answer.removed.iter().flatten() {
-        text.push_str(&removed_text(removed));
-        text.push('\n');
-    }
-    text
+/// Returns the list as lines.
+pub(crate) fn lines(answer: &CellsAnswer, since: Option<Revision>) -> Vec<String> {
+    let mut lines = vec![head(answer, since)];
+    write_rows(&answer.cells, None, |line| lines.push(line.to_owned()));
+    lines.extend(answer.removed.iter().flatten().map(removed_text));
+    lines
 }
 
 /// Returns the line of a removed cell.

@@ -11,6 +11,7 @@ use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
 use crate::api::{GraphAnswer, GraphRow};
+use crate::notebook::visible_line;
 
 /// How many characters of a cell's first line are in a diagram.
 const FIRST_LINE: usize = 32;
@@ -138,11 +139,12 @@ fn label(cell: &GraphRow) -> [String; 2] {
     ]
 }
 
-/// Returns a text of at most this many characters, without control characters.
+/// Returns a text of at most this many characters, all of them visible.
 fn short(text: &str, most: usize) -> String {
-    let mut plain = text.chars().filter(|c| !c.is_control());
-    let mut short: String = plain.by_ref().take(most).collect();
-    if plain.next().is_some() {
+    let visible = visible_line(text);
+    let mut characters = visible.chars();
+    let mut short: String = characters.by_ref().take(most).collect();
+    if characters.next().is_some() {
         short.pop();
         short.push('…');
     }

@@ -3,8 +3,8 @@
 use crate::api::EditAnswer;
 use crate::notebook::{CellChange, ChangeKind, Conflict};
 
-/// Returns the changes: a line for each kind of change, with the index and the id of each cell.
-pub(crate) fn text(answer: &EditAnswer) -> String {
+/// Returns the changes as lines: one for each kind of change, with the index and the id of each cell.
+pub(crate) fn lines(answer: &EditAnswer) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut last = "";
     for change in &runs(&answer.changes) {
@@ -21,8 +21,7 @@ pub(crate) fn text(answer: &EditAnswer) -> String {
     if let (Some(op), Some(line)) = (&answer.op, lines.last_mut()) {
         line.push_str(&format!(" · nb undo {op}"));
     }
-    lines.push(String::new());
-    lines.join("\n")
+    lines
 }
 
 /// Returns the changes, with consecutive changes of one cell joined into one.
@@ -120,7 +119,7 @@ mod tests {
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, theirs.to_bytes()).unwrap();
         let file = NotebookFile::of(&path).unwrap();
-        insta::assert_snapshot!(text(&EditAnswer::of(&file, outcome)), @r"
+        insta::assert_snapshot!(lines(&EditAnswer::of(&file, outcome)).join("\n"), @r"
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd

@@ -6,31 +6,30 @@ use crate::text::count;
 /// How many names are in a line.
 const MOST_NAMES: usize = 20;
 
-/// Returns the graph as text: a line for each cell, and below it what is known of it.
-pub(crate) fn text(answer: &GraphAnswer) -> String {
+/// Returns the graph as lines: one for each cell, and below it what is known of it.
+pub(crate) fn lines(answer: &GraphAnswer) -> Vec<String> {
     let cells = count(answer.cells.len(), "code cell");
     let stale = answer.cells.iter().filter(|cell| cell.stale.is_some());
     let stale = match answer.kernel_has_run {
         true => format!("{} stale", stale.count()),
         false => "the kernel has run nothing".to_owned(),
     };
-    let mut text = format!("{}: {cells} · {stale}\n", answer.notebook.notebook);
+    let mut lines = vec![format!("{}: {cells} · {stale}", answer.notebook.notebook)];
     for cell in &answer.cells {
-        push_cell(cell, answer, &mut text);
+        push_cell(cell, answer, &mut lines);
     }
-    for advice in &answer.advice {
-        text.push_str(&format!("advice: {advice}\n"));
-    }
-    text
+    let advice = answer.advice.iter();
+    lines.extend(advice.map(|advice| format!("advice: {advice}")));
+    lines
 }
 
-fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
-    text.push_str(&format!("{}  {}  ", cell.index, cell.short_id));
+fn push_cell(cell: &GraphRow, answer: &GraphAnswer, lines: &mut Vec<String>) {
+    let mut row = format!("{}  {}  ", cell.index, cell.short_id);
     if let Some(stale) = cell.stale.as_ref().filter(|_| answer.kernel_has_run) {
-        text.push_str(&format!("stale ({})  ", stale.text));
+        row.push_str(&format!("stale ({})  ", stale.text));
     }
-    text.push_str(cell.first_line.trim_end());
-    text.push('\n');
+    row.push_str(cell.first_line.trim_end());
+    lines.push(row);
     let reads = cell.reads.iter().map(read_text);
     let parts = [
         ("reads", reads.collect::<Vec<_>>()),
@@ -43,7 +42,7 @@ fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
         .map(|(what, names)| format!("{what} {}", names_text(names)))
         .collect();
     if !parts.is_empty() {
-        text.push_str(&format!("     {}\n", parts.join(" · ")));
+        lines.push(format!("     {}", parts.join(" · ")));
     }
     let undefined = cell.undefined.iter();
     let undefined = undefined.map(|it| (it.line, format!("{} has no value", it.name)));
@@ -51,7 +50,7 @@ fn push_cell(cell: &GraphRow, answer: &GraphAnswer, text: &mut String) {
     let problem = cell.problem.iter();
     let problem = problem.map(|it| (it.line, format!("not understood: {}", it.text)));
     for (line, message) in problem.chain(undefined).chain(unknown) {
-        text.push_str(&format!("     line {line}: {message}\n"));
+        lines.push(format!("     line {line}: {message}"));
     }
 }
 
@@ -70,26 +69,20 @@ fn names_text(names: &[String]) -> String {
     }
 }
 
-/// Returns a plan as text.
-pub(crate) fn plan(answer: &PlanAnswer) -> String {
+/// Returns a plan as lines.
+pub(crate) fn plan(answer: &PlanAnswer) -> Vec<String> {
     let notebook = &answer.notebook.notebook;
-    let mut text = match answer.plan.len() {
-        0 => format!("{notebook}: there is nothing to run\n"),
-        cells => format!("{notebook}: {} would run\n", count(cells, "cell")),
-    };
-    for cell in &answer.plan {
-        push_planned(cell, &mut text);
-    }
+    let mut lines = vec![match answer.plan.len() {
+        0 => format!("{notebook}: there is nothing to run"),
+        cells => format!("{notebook}: {} would run", count(cells, "cell")),
+    }];
+    lines.extend(answer.plan.iter().map(planned));
     if answer.doubts.any_name_is_doubtful {
-        text.push_str(&format!("{ANY}\n"));
+        lines.push(ANY.to_owned());
     }
-    for name in &answer.doubts.doubtful {
-        text.push_str(&format!(
-            "{} may be another value: {}\n",
-            name.name, name.why
-        ));
-    }
-    text
+    let doubtful = answer.doubts.doubtful.iter();
+    lines.extend(doubtful.map(|it| format!("{} may be another value: {}", it.name, it.why)));
+    lines
 }
 
 /// The text for a plan in which any value may be another.
@@ -109,10 +102,7 @@ pub(crate) fn doubts(doubts: &Doubts) -> Option<String> {
     }
 }
 
-fn push_planned(cell: &PlannedRow, text: &mut String) {
+fn planned(cell: &PlannedRow) -> String {
     let line = cell.first_line.trim_end();
-    text.push_str(&format!(
-        "{}  {}  {line}  ← {}\n",
-        cell.index, cell.short_id, cell.why
-    ));
+    format!("{}  {}  {line}  ← {}", cell.index, cell.short_id, cell.why)
 }

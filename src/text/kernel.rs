@@ -22,10 +22,10 @@ use crate::notebook::size;
 use crate::project;
 
 /// Returns the lines about a kernel, with those about who has joined it.
-pub(crate) fn text(kernel: &KernelStatus) -> String {
-    let mut lines = vec![kernel_text(kernel)];
+pub(crate) fn lines(kernel: &KernelStatus) -> Vec<String> {
+    let mut lines = kernel_lines(kernel);
     if kernel.kernel_of.is_some() {
-        return lines.concat();
+        return lines;
     }
     for joined in &kernel.joined {
         lines.push(format!(
@@ -36,7 +36,7 @@ pub(crate) fn text(kernel: &KernelStatus) -> String {
             joined.pid
         ));
     }
-    lines.join("\n")
+    lines
 }
 
 /// Returns the line about a kernel that was interrupted.
@@ -114,12 +114,15 @@ pub(crate) fn shut_down(answer: &ShutdownAnswer) -> String {
 }
 
 /// Returns the lines about a kernel, without those about who has joined it.
-pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
+pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
     let status = &kernel.known;
     let session = &status.session;
     if let Some(owner) = &status.kernel_of {
         let state = kernel.state;
-        return format!("{}: shares the kernel of {owner} ({state})", status.key);
+        return vec![format!(
+            "{}: shares the kernel of {owner} ({state})",
+            status.key
+        )];
     }
     let mut parts = vec![state_text(kernel)];
     if let Some(spec) = &session.kernelspec {
@@ -197,7 +200,7 @@ pub(crate) fn kernel_text(kernel: &KernelStatus) -> String {
     if !status.shared_by.is_empty() {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
     }
-    lines.join("\n")
+    lines
 }
 
 /// Describes the connection to a kernel on a server.

@@ -317,7 +317,7 @@ fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
             )
         }
         "no_kernel" => {
-            "it was not run\nnext: nb status tells the kernel's state, nb open starts one"
+            "it was not run; next: nb status tells the kernel's state, nb open starts one"
                 .to_owned()
         }
         "aborted" => {

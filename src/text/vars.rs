@@ -50,7 +50,8 @@ fn detail(it: &Variable) -> Vec<String> {
         .map(|it| [format!("  {}", it.name), it.dtype.clone()])
         .collect();
     lines.extend(columns::lines(&rows));
-    lines.extend(it.value.clone());
+    let value = it.value.iter().flat_map(|value| value.lines());
+    lines.extend(value.map(|line| format!("  {line}")));
     lines
 }
 

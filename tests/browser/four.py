@@ -59,7 +59,7 @@ class Mcp:
 
     def call(self, tool, **arguments):
         result = self.request("tools/call", {"name": tool, "arguments": {"notebook": PATH, **arguments}})
-        text = result["content"][0]["text"]
+        text = "".join(block.get("text", "") for block in result["content"])
         self.warnings += "restore" in text
         if result.get("isError"):
             raise Refused(text)

@@ -463,7 +463,7 @@ const VOLATILE: [(&str, &str); 8] = [
     (r"(python|Python) 3\.\d+", "$1 3"),
 ];
 
-const WAITS: &str = r"^(job [0-9a-f]+ · .* · (queued|running)|waiting behind .*)$";
+const WAITS: &str = r"^‣ (job [0-9a-f]+ · .* · (queued|running)|waiting behind .*)$";
 
 /// The pattern of an id, a revision, or a prefix of one.
 const ID: &str = r"\b[0-9a-f]{4,}\b";

@@ -69,7 +69,7 @@ def main():
         run(person, "mine = 'precious'")
         _, stderr = agent("run", "2")
         line = stderr.strip().splitlines()[-1]
-        assert line.startswith("since ") and "human (" in line, stderr
+        assert line.startswith("‣ since ") and "human (" in line, stderr
         assert "ran \"mine = 'precious'\" ok" in line, stderr
         assert agent("run", "2") == ("2\n", ""), "it is reported twice"
 

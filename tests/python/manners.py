@@ -54,7 +54,7 @@ def main():
         request = begins(person, UNTIL_GO)
         edit = begin("insert", "t.ipynb", "2")
         stderr = edit.stderr.readline()
-        assert stderr.startswith("waiting for human (") and "--now" in stderr, stderr
+        assert stderr.startswith("‣ waiting for human (") and "--now" in stderr, stderr
         assert edit.poll() is None and NOTEBOOK.read_bytes() == before, "it did not wait"
         say("an impossible edit fails at once")
         stderr = ends(begin("edit", "t.ipynb", "99", "x"), expect=1)

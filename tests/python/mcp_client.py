@@ -59,7 +59,8 @@ async def call(session, tool, **arguments):
     """Returns the text and the fields of an answer that is no error."""
     result = await session.call_tool(tool, arguments)
     assert not result.is_error, result
-    return result.content[0].text, result.structured_content
+    text = "".join(block.text for block in result.content if block.type == "text")
+    return text, result.structured_content
 
 
 async def use(options, mode):

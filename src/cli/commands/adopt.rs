@@ -36,24 +36,24 @@ impl Command for Adopt {
             take: self.take,
         };
         let answer = api::adopt(&context.caller, request).await?;
-        context.print(&answer, |answer| print::line(&text(answer)))
+        context.print(&answer, |answer| print::lines(lines(answer)))
     }
 }
 
-fn text(answer: &AdoptAnswer) -> String {
+fn lines(answer: &AdoptAnswer) -> Vec<String> {
     match answer {
         AdoptAnswer::Holds { dir, holds } => list(dir, holds),
-        AdoptAnswer::Adopted(adopted) => format!(
+        AdoptAnswer::Adopted(adopted) => vec![format!(
             "made {}; {} entries of the journal and {} earlier versions were taken over; the rest is in {}",
             adopted.dir.display(),
             adopted.entries,
             adopted.versions,
             adopted.set_aside.display()
-        ),
+        )],
     }
 }
 
-fn list(dir: &Path, holds: &[FolderEntry]) -> String {
+fn list(dir: &Path, holds: &[FolderEntry]) -> Vec<String> {
     let mut lines = vec![format!(
         "{} was not made by your nb on this machine. It holds:",
         dir.display()
@@ -75,5 +75,5 @@ fn list(dir: &Path, holds: &[FolderEntry]) -> String {
         "to set it aside and take over its history: nb adopt {} --take",
         quote(folder)
     ));
-    lines.join("\n")
+    lines
 }

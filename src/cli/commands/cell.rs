@@ -14,7 +14,7 @@ use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::LIMIT;
 use crate::cli::render::print;
-use crate::text::cell::{line_ended, text};
+use crate::text::cell::parts;
 
 /// Show cells: their source and their outputs
 ///
@@ -94,15 +94,14 @@ impl Command for Cell {
             ));
         }
         context.print(&answer, |answer| {
-            let sources = answer.cells.iter();
-            let sources = sources.map(|cell| line_ended(cell.source.clone()));
-            let text = match self.source_only {
-                true => sources
-                    .map(|source| print::source(&source).into_owned())
-                    .collect(),
-                false => text(answer, |source| print::source(source).into_owned()),
-            };
-            print::exact(text.as_bytes())
+            if !self.source_only {
+                return print::parts(&parts(answer));
+            }
+            let sources = answer.cells.iter().map(|cell| {
+                let is_ended = cell.source.is_empty() || cell.source.ends_with('\n');
+                cell.source.clone() + if is_ended { "" } else { "\n" }
+            });
+            print::exact(print::source(&sources.collect::<String>()).as_bytes())
         })
     }
 }

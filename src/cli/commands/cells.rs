@@ -15,8 +15,8 @@ use crate::cli::render::{columns, print};
 use crate::notebook::Revision;
 use crate::text::cells::{head, removed_text, write_rows};
 
-/// About how many bytes are printed at a time: a long list is never in memory as a whole.
-const PART: usize = 16 << 10;
+/// How many lines are printed at a time: a long list is never in memory as a whole.
+const PART: usize = 200;
 
 /// List the cells, one line each
 ///
@@ -109,20 +109,14 @@ fn print_rows(
     since: Option<Revision>,
     width: Option<usize>,
 ) -> std::io::Result<()> {
-    let mut text = head(answer, since);
-    text.push('\n');
+    let mut lines = vec![head(answer, since)];
     let mut result = Ok(());
     write_rows(&answer.cells, width, |line| {
-        text.push_str(line);
-        text.push('\n');
-        if text.len() >= PART && result.is_ok() {
-            result = print::raw(print::source(&text).as_bytes());
-            text.clear();
+        lines.push(line.to_owned());
+        if lines.len() >= PART && result.is_ok() {
+            result = print::lines(lines.drain(..));
         }
     });
-    for removed in answer.removed.iter().flatten() {
-        text.push_str(&removed_text(removed));
-        text.push('\n');
-    }
-    result.and_then(|()| print::raw(print::source(&text).as_bytes()))
+    lines.extend(answer.removed.iter().flatten().map(removed_text));
+    result.and_then(|()| print::lines(lines))
 }

@@ -11,7 +11,7 @@ use crate::cli::Context;
 use crate::cli::render::conflict::with_repeat;
 use crate::cli::render::{print, problem};
 use crate::notebook::Operation;
-use crate::text::edit::text;
+use crate::text::edit::lines;
 
 /// How a notebook is written.
 #[derive(Args, Debug, Default)]
@@ -76,7 +76,7 @@ impl Context {
 
     /// Prints the result of an edit, including conflicts.
     pub(crate) fn print_edit(&self, answer: &EditAnswer) -> io::Result<()> {
-        let printed = print::raw(text(answer).as_bytes());
+        let printed = print::lines(lines(answer));
         let commands = self.commands();
         let notes = answer.notes.iter();
         notes.for_each(|note| print::note(&commands.complete(note)));

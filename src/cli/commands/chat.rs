@@ -22,6 +22,7 @@ use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
 use crate::kernel::variables::ProcessVariables;
+use crate::notebook::visible;
 use crate::project::event::ChatTurn;
 
 /// How long an agent starts before a person is told.
@@ -283,7 +284,7 @@ impl ShellFront {
 
     fn note(&self, text: &str) {
         self.end_line();
-        print::note(&text.replace(|c: char| c.is_control() && c != '\n', " "));
+        text.lines().for_each(print::note);
     }
 }
 
@@ -291,7 +292,7 @@ impl Front for ShellFront {
     fn take(&self, update: Update) {
         match update {
             Update::Answer(Content::Text(text)) if !text.is_empty() => {
-                let text = printable(&text);
+                let text = visible(&text);
                 // A closed pipe is a quiet end.
                 let _ = print::raw(text.as_bytes());
                 self.in_line.set(!text.ends_with('\n'));
@@ -347,15 +348,9 @@ impl Front for ShellFront {
     }
 }
 
-/// Returns an agent's text without the commands of terminals.
-fn printable(text: &str) -> String {
-    let is_shown = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.chars().filter(is_shown).collect()
-}
-
 /// Reads a line from the terminal; `None` at the end of input.
 async fn read_answer(prompt: &str) -> Option<String> {
-    eprint!("{prompt}");
+    eprint!("{}", visible(prompt));
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);

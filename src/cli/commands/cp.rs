@@ -11,6 +11,7 @@ use crate::api::{self, CopiedItem, CopyRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
+use crate::notebook::visible_line;
 
 /// Copy files to a server, or from one
 ///
@@ -47,7 +48,7 @@ impl Command for Cp {
         let mut progress = |name: &str, at: u64, size: u64| {
             if bar.message() != name {
                 bar.reset();
-                bar.set_message(name.to_owned());
+                bar.set_message(visible_line(name).into_owned());
             }
             bar.set_length(size);
             bar.set_position(at);
@@ -56,7 +57,7 @@ impl Command for Cp {
         bar.finish_and_clear();
         context.print(&result?, |answer| {
             let rows = answer.files.iter().map(row);
-            print::line(&columns::lines(&rows.collect::<Vec<_>>()).join("\n"))?;
+            print::lines(columns::lines(&rows.collect::<Vec<_>>()))?;
             print::notes(&answer.notes);
             Ok(())
         })

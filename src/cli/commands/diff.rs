@@ -13,6 +13,7 @@ use crate::cli::Context;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
+use crate::notebook::visible_line;
 use crate::text::diff::{DiffPart, lines, note};
 
 /// Show what differs, cell by cell
@@ -88,12 +89,12 @@ pub(crate) fn show(answer: &DiffAnswer) -> std::io::Result<()> {
     print::notes(note(answer));
     let colours = colours();
     let paint = |part: DiffPart, text: String| match (colours, part) {
-        (false, _) | (_, DiffPart::Plain) => print::source(&text).into_owned(),
-        (_, DiffPart::Title) => print::source(&text).bold().to_string(),
-        (_, DiffPart::Cell) => print::source(&text).cyan().to_string(),
-        (_, DiffPart::Place) => print::source(&text).magenta().to_string(),
-        (_, DiffPart::Removed) => print::source(&text).red().to_string(),
-        (_, DiffPart::Added) => print::source(&text).green().to_string(),
+        (false, _) | (_, DiffPart::Plain) => visible_line(&text).into_owned(),
+        (_, DiffPart::Title) => visible_line(&text).bold().to_string(),
+        (_, DiffPart::Cell) => visible_line(&text).cyan().to_string(),
+        (_, DiffPart::Place) => visible_line(&text).magenta().to_string(),
+        (_, DiffPart::Removed) => visible_line(&text).red().to_string(),
+        (_, DiffPart::Added) => visible_line(&text).green().to_string(),
     };
     let mut lines = lines(answer, paint);
     if lines.is_empty() {

@@ -29,9 +29,7 @@ impl Command for Doctor {
 
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let answer = api::doctor(&context.caller).await?;
-        context.print(&answer, |answer| {
-            print::line(&lines(&answer.checks).join("\n"))
-        })?;
+        context.print(&answer, |answer| print::lines(lines(&answer.checks)))?;
         Ok(ExitCode::from(u8::from(!answer.well)))
     }
 }

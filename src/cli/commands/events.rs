@@ -37,7 +37,7 @@ impl Command for Events {
             };
             let shown = match context.json {
                 true => print::json(&event),
-                false => print::line(&print::source(&text::event::line(&event))),
+                false => print::line(&text::event::line(&event)),
             };
             if shown.is_err() {
                 return Ok(ExitCode::FAILURE);

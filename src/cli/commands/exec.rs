@@ -124,9 +124,7 @@ impl Command for Exec {
         let cells = self.cells()?;
         if self.plan {
             let answer = api::plan(&context.caller, cells).await?;
-            return context.print(&answer, |answer| {
-                print::raw(text::graph::plan(answer).as_bytes())
-            });
+            return context.print(&answer, |answer| print::lines(text::graph::plan(answer)));
         }
         let follow = context.follow_options(&self.limits, &self.form, None);
         let request = ExecRequest {

@@ -14,6 +14,7 @@ use crate::cli::Context;
 use crate::cli::args::time::seconds;
 use crate::cli::render::print;
 use crate::cli::render::watcher::{Printed, Reader, Watcher};
+use crate::text::Part;
 use crate::text::report::{Piece, report};
 
 /// How many characters of output are printed.
@@ -133,7 +134,7 @@ impl Context {
         let has_heads = job.record.cells.len() > 1;
         report(job).iter().try_for_each(|piece| {
             match piece {
-                Piece::Head(line) => print::line(line)?,
+                Piece::Head(line) => print::parts(&[Part::Own(line.clone())])?,
                 Piece::Outputs(text) if has_heads => {
                     print::raw(text.err.as_bytes())?;
                     print::raw(text.out.as_bytes())?;

@@ -38,16 +38,16 @@ impl Command for Gc {
         };
         let answer = api::gc(&context.caller, request).await?;
         context.print(&answer, |answer| {
-            print::line(&text(answer))?;
+            print::lines(lines(answer))?;
             print::notes(&answer.notes);
             Ok(())
         })
     }
 }
 
-fn text(answer: &GcAnswer) -> String {
+fn lines(answer: &GcAnswer) -> Vec<String> {
     if answer.found.is_empty() {
-        return "nothing to clear up".to_owned();
+        return vec!["nothing to clear up".to_owned()];
     }
     let found = answer.found.iter();
     let mut lines: Vec<_> = found.map(|it| line(it, answer.dry_run)).collect();
@@ -61,7 +61,7 @@ fn text(answer: &GcAnswer) -> String {
         size(answer.memory_bytes),
         size(answer.disk_bytes)
     ));
-    lines.join("\n")
+    lines
 }
 
 fn line(cleanup: &Cleanup, dry_run: bool) -> String {

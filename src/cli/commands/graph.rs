@@ -73,7 +73,9 @@ impl Command for Graph {
         let answer = api::graph(&context.caller, request).await?;
         let text = match self.format {
             GraphFormat::Json => return context.printed(&context.print_json(&answer)),
-            GraphFormat::Text => graph::text(&answer),
+            GraphFormat::Text => {
+                return context.print(&answer, |answer| print::lines(graph::lines(answer)));
+            }
             GraphFormat::Mermaid => diagram::mermaid(&answer),
             GraphFormat::Dot => diagram::dot(&answer),
             GraphFormat::Svg if answer.cells.len() > MOST_IN_PICTURE => {

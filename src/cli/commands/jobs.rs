@@ -84,7 +84,7 @@ impl Command for Jobs {
                     let lines: Vec<_> = answer.jobs.iter().map(line).collect();
                     match lines.is_empty() {
                         true => print::line("no jobs"),
-                        false => print::line(&lines.join("\n")),
+                        false => print::lines(&lines),
                     }
                 })
             }
@@ -138,7 +138,7 @@ impl Context {
             }
         }
         lines.extend(job.notes.iter().cloned());
-        let printed = print::line(&lines.join("\n"));
+        let printed = print::lines(&lines);
         if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
             let next = format!("next: nb jobs {} --write", job.id);
             print::note(&self.commands().complete(&next));

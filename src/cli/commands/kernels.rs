@@ -36,14 +36,14 @@ impl Command for Kernels {
         if let Some(server) = self.server {
             let answer = api::server_kernels(&context.caller, &server).await?;
             return context.print(&answer, |answer| {
-                print::line(&on_server(answer).join("\n"))?;
+                print::lines(on_server(answer))?;
                 print::notes(&answer.notes);
                 Ok(())
             });
         }
         let answer = api::kernels(&context.caller).await?;
         context.print(&answer, |answer| {
-            print::line(&text(answer).join("\n"))?;
+            print::lines(lines(answer))?;
             let unreadable = answer.unreadable.iter();
             print::notes(
                 unreadable.map(|it| format!("cannot read {}: {}", it.folder.display(), it.error)),
@@ -81,7 +81,7 @@ fn on_server(answer: &ServerKernelsAnswer) -> Vec<String> {
     lines
 }
 
-fn text(answer: &KernelsAnswer) -> Vec<String> {
+fn lines(answer: &KernelsAnswer) -> Vec<String> {
     let rows = answer.kernels.iter().map(|kernel| {
         let mark = if kernel.chosen { "*" } else { " " };
         [

@@ -18,6 +18,7 @@ use crate::cli::args::{take_notebook, time as moment};
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
 use crate::kernel::shell::quote;
+use crate::notebook::visible_line;
 use crate::text::log::line;
 
 /// How often a log file that is followed is read.
@@ -160,7 +161,7 @@ fn show_log(answer: &LogAnswer, is_part: bool) -> io::Result<()> {
     let mut entries = answer.log.iter();
     entries.try_for_each(|it| {
         let line = line(it, &answer.notebook);
-        let line = print::source(&line);
+        let line = visible_line(&line);
         print::line(&width.map_or_else(|| line.to_string(), |width| columns::cut(&line, width)))
     })
 }
@@ -172,10 +173,7 @@ fn show_versions(answer: &VersionsAnswer) -> io::Result<()> {
         false => format!("cell {cell}; nb restore {notebook} {cell}@REVISION brings one back"),
         true => format!("cell {cell} was deleted; nb restore {notebook} {cell} brings it back"),
     });
-    let lines = version_lines(&answer.versions);
-    lines
-        .iter()
-        .try_for_each(|line| print::line(&print::source(line)))
+    print::lines(version_lines(&answer.versions))
 }
 
 /// Prints the deleted cells.
@@ -184,8 +182,5 @@ fn show_deleted(answer: &DeletedCellsAnswer) -> io::Result<()> {
         print::note("no cell was deleted here that nb knows of");
     }
     let mut cells = answer.deleted.iter();
-    cells.try_for_each(|it| {
-        let line = deleted_line(&it.cell, it.first_line.as_deref());
-        print::line(&print::source(&line))
-    })
+    cells.try_for_each(|it| print::line(&deleted_line(&it.cell, it.first_line.as_deref())))
 }

@@ -265,10 +265,10 @@ async fn change_settings(
             let Ok(Some(offered)) = change(SettingsChange::Offer).await else {
                 return Ok(());
             };
-            print::note(&format!(
-                "In VS Code, a tab with unsaved text hides what others write. This saves automatically, and hides .nb:\n{}",
-                show(&offered)
-            ));
+            print::note(
+                "In VS Code, a tab with unsaved text hides what others write. This saves automatically, and hides .nb:",
+            );
+            show(&offered);
             if !Lines::confirm("Write this? [y/N] ").await {
                 change(SettingsChange::Decline).await?;
                 print::note("nothing was written; nb open --vscode-settings add does it later");
@@ -279,26 +279,23 @@ async fn change_settings(
     };
     if !context.json {
         match changed {
-            Some(file) => print::note(&show(&file)),
+            Some(file) => show(&file),
             None => print::note("the settings of VS Code are as wanted"),
         }
     }
     Ok(())
 }
 
-/// Returns the lines of a file that differ.
-fn show(file: &AgentFile) -> String {
-    let lines = file.lines.iter().filter_map(|line| match line {
-        DiffLine::Same(_) => None,
-        DiffLine::Removed(text) => Some(format!("\n  - {text}")),
-        DiffLine::Added(text) => Some(format!("\n  + {text}")),
-    });
-    format!(
-        "{}: {}{}",
-        file.path.display(),
-        file.change,
-        lines.collect::<String>()
-    )
+/// Prints the lines of a file that differ.
+fn show(file: &AgentFile) {
+    print::note(&format!("{}: {}", file.path.display(), file.change));
+    for line in &file.lines {
+        match line {
+            DiffLine::Same(_) => {}
+            DiffLine::Removed(text) => print::note(&format!("  - {text}")),
+            DiffLine::Added(text) => print::note(&format!("  + {text}")),
+        }
+    }
 }
 
 /// Asks which of several kernels is meant; `None` if the answer is empty.
@@ -352,10 +349,12 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
     print::notes(&answer.notes);
     let name = answer.spec_name();
     match answer.spec {
-        Some(SpecChange::Installed) => print::note(&format!(
-            "The kernelspec \"{name}\" is installed.\n{}; nb open --select does that",
-            clicks(&name)
-        )),
+        Some(SpecChange::Installed) => {
+            print::note(&format!("The kernelspec \"{name}\" is installed."));
+            let [lines @ .., last] = clicks(&name);
+            lines.iter().for_each(|line| print::note(line));
+            print::note(&format!("{last}; nb open --select does that"));
+        }
         Some(SpecChange::Mended) => print::note(&format!(
             "The kernelspec \"{name}\" was out of date and is mended."
         )),
@@ -365,10 +364,12 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
 }
 
 /// Returns how a front end joins. No setting selects a kernel in VS Code; JupyterLab lists it without one.
-pub(crate) fn clicks(name: &str) -> String {
-    format!(
-        "VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > {name}\n            \
-         {AUTO_SAVE} in its settings keeps an unsaved tab from hiding what others write\n\
-         JupyterLab: open the notebook, then Kernel > Change Kernel... > {name}"
-    )
+pub(crate) fn clicks(name: &str) -> [String; 3] {
+    [
+        format!("VS Code:    open the notebook, then Select Kernel > Jupyter Kernel... > {name}"),
+        format!(
+            "            {AUTO_SAVE} in its settings keeps an unsaved tab from hiding what others write"
+        ),
+        format!("JupyterLab: open the notebook, then Kernel > Change Kernel... > {name}"),
+    ]
 }

@@ -87,21 +87,18 @@ impl Search {
 }
 
 fn show(answer: &SearchAnswer) -> std::io::Result<()> {
-    let mut text = String::new();
-    for found in &answer.matches {
+    print::lines(answer.matches.iter().map(|found| {
         let hit = &found.hit;
         let output = hit.output.map(|output| format!("out{output}:"));
-        let hit_text = match output {
-            None => print::source(&hit.text),
-            Some(_) => hit.text.as_str().into(),
-        };
-        let output = output.unwrap_or_default();
-        text.push_str(&format!(
-            "{} {}:{output}{}: {}\n",
-            found.notebook, found.short_id, hit.line, hit_text
-        ));
-    }
-    print::raw(text.as_bytes())?;
+        format!(
+            "{} {}:{}{}: {}",
+            found.notebook,
+            found.short_id,
+            output.unwrap_or_default(),
+            hit.line,
+            hit.text
+        )
+    }))?;
     print::notes(&answer.faults);
     let count = answer.count;
     let left_out = count - answer.matches.len();

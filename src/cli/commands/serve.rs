@@ -106,13 +106,13 @@ fn show_served(answer: &ServeAnswer) -> io::Result<()> {
     }
     if let Some(env) = &answer.env {
         print::note(&format!(
-            "For VS Code to find it, add this line to {} and reload the window:\n    {}\n\
-             The path is this machine's: keep the file out of version control.",
-            env.file.display(),
-            env.line
+            "For VS Code to find it, add this line to {} and reload the window:",
+            env.file.display()
         ));
+        print::note(&format!("    {}", env.line));
+        print::note("The path is this machine's: keep the file out of version control.");
     }
-    print::note(&clicks(name));
+    clicks(name).iter().for_each(|line| print::note(line));
     answer.vscode.as_ref().map_or(Ok(()), show_extension)
 }
 
@@ -132,10 +132,13 @@ fn show_extension(answer: &VscodeAnswer) -> io::Result<()> {
                 "VS Code extension {version}: installed with {}; reload its open windows",
                 editor.program.display()
             ))?,
-            Some(failure) => print::note(&format!(
-                "nb: {} could not install the VS Code extension: {failure}\nhint: its file is {file}",
-                editor.program.display()
-            )),
+            Some(failure) => {
+                let program = editor.program.display();
+                print::note(&format!(
+                    "nb: {program} could not install the VS Code extension: {failure}"
+                ));
+                print::note(&format!("hint: its file is {file}"));
+            }
         }
     }
     Ok(())

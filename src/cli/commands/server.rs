@@ -90,7 +90,7 @@ impl Command for Server {
             Action::Add(add) => {
                 let answer = api::add_server(caller, request(add)?).await?;
                 context.print(&answer, |answer| {
-                    print::line(&rows(std::slice::from_ref(&answer.server)).join("\n"))?;
+                    print::lines(rows(std::slice::from_ref(&answer.server)))?;
                     print::notes(&answer.notes);
                     Ok(())
                 })
@@ -99,7 +99,7 @@ impl Command for Server {
                 let answer = api::servers(caller).await?;
                 context.print(&answer, |answer| match answer.servers.is_empty() {
                     true => print::line("no server was added; nb server add NAME URL"),
-                    false => print::line(&rows(&answer.servers).join("\n")),
+                    false => print::lines(rows(&answer.servers)),
                 })
             }
             Action::Check(Named { name }) => {
@@ -113,7 +113,7 @@ impl Command for Server {
                         [name, spec.language.clone(), spec.display_name.clone()]
                     });
                     lines.extend(columns::lines(&specs.collect::<Vec<_>>()));
-                    print::line(&lines.join("\n"))?;
+                    print::lines(&lines)?;
                     print::notes(&answer.notes);
                     Ok(())
                 })

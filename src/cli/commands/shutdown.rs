@@ -84,7 +84,7 @@ impl Shutdown {
             let lines: Vec<_> = kernels.map(|kernel| self.line(kernel)).collect();
             match lines.is_empty() {
                 true => print::line("no kernel runs")?,
-                false => print::line(&lines.join("\n"))?,
+                false => print::lines(&lines)?,
             }
             print::notes(&answer.unreadable);
             Ok(())

@@ -13,7 +13,7 @@ use crate::cli::commands::status_watch::watch;
 use crate::cli::render::print;
 use crate::lifecycle::serve::Health;
 use crate::notebook::size;
-use crate::text::kernel::text;
+use crate::text::kernel;
 
 /// Show the kernels of this project, who is joined, and whether front ends find them
 ///
@@ -67,7 +67,7 @@ impl Command for Status {
 
 fn show(answer: &StatusAnswer) -> std::io::Result<()> {
     let mut sessions = answer.sessions.iter();
-    sessions.try_for_each(|kernel| print::line(&text(kernel)))?;
+    sessions.try_for_each(|it| print::lines(kernel::lines(it)))?;
     print::line(&spec_text(&answer.spec))
 }
 
@@ -78,10 +78,10 @@ fn show_all(answer: &AllKernelsAnswer) -> std::io::Result<()> {
         if last_project.replace(&it.project) != Some(&it.project) {
             lines.push(it.project.display().to_string());
         }
-        let text = text(&it.kernel);
-        lines.extend(text.lines().map(|line| format!("  {line}")));
+        let of_kernel = kernel::lines(&it.kernel).into_iter();
+        lines.extend(of_kernel.map(|line| format!("  {line}")));
     }
-    lines.extend(answer.left.iter().map(left_text));
+    lines.extend(answer.left.iter().flat_map(left_lines));
     let memory = answer
         .kernels
         .iter()
@@ -91,20 +91,21 @@ fn show_all(answer: &AllKernelsAnswer) -> std::io::Result<()> {
         0 => "no kernel runs".to_owned(),
         count => format!("{}, {memory}", print::count(count, "kernel")),
     });
-    print::line(&lines.join("\n"))?;
+    print::lines(&lines)?;
     print::notes(answer.unreadable.iter().map(|it| &it.error));
     Ok(())
 }
 
 /// Describes a kernel whose project was deleted.
-fn left_text(left: &LeftKernel) -> String {
+fn left_lines(left: &LeftKernel) -> [String; 3] {
     let pid = left.kernel_pid;
     let memory = left.memory_bytes.map(|bytes| format!(" · {}", size(bytes)));
-    format!(
-        "{}\n  its project is gone, its kernel runs · pid {pid}{}\n  to end it: kill {pid}",
-        left.path.display(),
-        memory.unwrap_or_default()
-    )
+    let memory = memory.unwrap_or_default();
+    [
+        left.path.display().to_string(),
+        format!("  its project is gone, its kernel runs · pid {pid}{memory}"),
+        format!("  to end it: kill {pid}"),
+    ]
 }
 
 fn spec_text(spec: &Health) -> String {

@@ -7,12 +7,11 @@ use std::time::Duration;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{StatusSnapshot, StatusWatch};
 use crate::cli::Context;
-use crate::cli::render::harmless::{Kind, harmless};
 use crate::cli::render::{columns, print};
 use crate::cli::terminal::CtrlC;
-use crate::notebook::size;
+use crate::notebook::{size, visible_line};
 use crate::project::joined::JoinedFrontEnd;
-use crate::text::kernel::kernel_text;
+use crate::text::kernel::kernel_lines;
 
 /// The shortest allowed interval.
 const LEAST: Duration = Duration::from_millis(100);
@@ -53,7 +52,7 @@ fn lines(snapshot: &StatusSnapshot) -> Vec<String> {
         lines.push("no notebook is open here".to_owned());
     }
     for it in &snapshot.sessions {
-        lines.extend(kernel_text(it).lines().map(str::to_owned));
+        lines.extend(kernel_lines(it));
         if it.kernel_of.is_some() {
             // The front ends are listed under the notebook that owns the kernel.
             continue;
@@ -105,12 +104,8 @@ struct Screen {
 impl Screen {
     fn show(&mut self, lines: &[String]) -> io::Result<()> {
         if !io::stdout().is_terminal() {
-            let gap = if std::mem::replace(&mut self.has_drawn, true) {
-                "\n"
-            } else {
-                ""
-            };
-            return print::line(&format!("{gap}{}", lines.join("\n")));
+            let gap = std::mem::replace(&mut self.has_drawn, true).then_some("");
+            return print::lines(gap.into_iter().chain(lines.iter().map(String::as_str)));
         }
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let rows = size.map_or(0, |size| usize::from(size.ws_row));
@@ -131,7 +126,7 @@ fn frame(lines: &[String], drawn: usize, width: Option<usize>, rows: usize) -> S
     };
     let mut frame = format!("{back}\x1b[J");
     for line in lines.iter().take(room) {
-        let line = &harmless(line, Kind::Text);
+        let line = &visible_line(line);
         match width {
             Some(width) => frame.push_str(&columns::cut(line, width)),
             None => frame.push_str(line),

@@ -75,8 +75,7 @@ fn show(context: &Context, answer: &UndoAnswer) -> std::io::Result<()> {
     for it in &answer.merged {
         let cell = &it.cell;
         let head = format!("cell {cell} keeps what others changed since; it is now:");
-        let text = [vec![head], indented(&it.source)].concat().join("\n");
-        print::exact(format!("{}\n", print::source(&text)).as_bytes())?;
+        print::lines(std::iter::once(head).chain(indented(&it.source)))?;
     }
     Ok(())
 }

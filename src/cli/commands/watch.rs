@@ -61,7 +61,7 @@ impl Command for Watch {
             };
             let shown = match context.json {
                 true => print::json(&snapshot),
-                false => print::raw(text(&snapshot).as_bytes()),
+                false => print::lines(lines(&snapshot)),
             };
             if shown.is_err() {
                 return Ok(ExitCode::FAILURE);
@@ -101,23 +101,20 @@ impl Watch {
     }
 }
 
-fn text(snapshot: &StaleSnapshot) -> String {
+fn lines(snapshot: &StaleSnapshot) -> Vec<String> {
     let at = print::moment(snapshot.at);
     let notebook = &snapshot.notebook;
-    let mut text = match snapshot.stale.len() {
-        0 => format!("{at} · {notebook}: no cell is stale\n"),
-        count => format!("{at} · {notebook}: {} stale\n", print::count(count, "cell")),
-    };
+    let mut lines = vec![match snapshot.stale.len() {
+        0 => format!("{at} · {notebook}: no cell is stale"),
+        count => format!("{at} · {notebook}: {} stale", print::count(count, "cell")),
+    }];
     for cell in &snapshot.stale {
         let (index, id, line) = (cell.index, &cell.short_id, &cell.first_line);
-        text.push_str(&format!(
-            "{index}  {id}  ({}) {}\n",
-            cell.stale.text,
-            line.trim_end()
-        ));
+        let line = line.trim_end();
+        lines.push(format!("{index}  {id}  ({}) {line}", cell.stale.text));
     }
     if let Some(why) = &snapshot.waits_for {
-        text.push_str(&format!("not run: {why}\n"));
+        lines.push(format!("not run: {why}"));
     }
-    text
+    lines
 }

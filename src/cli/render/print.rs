@@ -1,4 +1,7 @@
 //! Writes to stdout and stderr. A closed pipe ends the program without an error.
+//!
+//! A line of `nb` is one line, whatever is named in it. On stderr, and on stdout where outputs and sources stand beside
+//! it, it begins with the mark that the texts of others cannot have (see `notebook::visible`).
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,31 +12,48 @@ use serde::Serialize;
 
 use crate::api::outputs::{self, OutputText};
 pub(crate) use crate::api::time::{age, moment, took};
-use crate::api::visible::visible;
 use crate::cli::render::harmless::{Kind, harmless};
 use crate::execution::run::OutputMessage;
+use crate::notebook::{is_hidden, own_line, visible, visible_line, visible_output};
+use crate::text::Part;
 pub(crate) use crate::text::count;
 
-/// Prints one JSON object on one line. Control characters that JSON allows unescaped (DEL and C1) are
-/// escaped: removing them for a terminal would change the text.
+/// Prints one JSON object on one line. Control characters that JSON allows unescaped (DEL and C1), and characters that a
+/// reader would not see, are escaped: removing or naming them would change the text.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string(value)?;
-    if !text.contains(char::is_control) {
-        return line(&text);
+    let is_escaped = |c: char| c.is_control() || is_hidden(c);
+    if !text.contains(is_escaped) {
+        return raw(format!("{text}\n").as_bytes());
     }
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
-            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+        match is_escaped(c) {
+            true => {
+                let units = c.encode_utf16(&mut [0; 2]).to_vec();
+                escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            }
             false => escaped.push(c),
         }
     }
-    line(&escaped)
+    raw(format!("{escaped}\n").as_bytes())
 }
 
-/// Prints one line.
+/// Prints one line of an answer that has no outputs and no sources.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    raw(format!("{text}\n").as_bytes())
+    raw(format!("{}\n", visible_line(text)).as_bytes())
+}
+
+/// Prints lines of such an answer.
+pub(crate) fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
+    let lines = lines.into_iter();
+    let lines = lines.map(|line| format!("{}\n", visible_line(line.as_ref())));
+    raw(lines.collect::<String>().as_bytes())
+}
+
+/// Prints the parts of an answer.
+pub(crate) fn parts(parts: &[Part]) -> io::Result<()> {
+    raw(parts.iter().map(Part::text).collect::<String>().as_bytes())
 }
 
 /// Returns the exit code of a command that does nothing but print.
@@ -44,9 +64,9 @@ pub(crate) fn code(printed: &io::Result<()>) -> ExitCode {
     }
 }
 
-/// Prints a message that is not data to stderr. Write errors are ignored.
+/// Prints a line of `nb` that is not data to stderr. Write errors are ignored.
 pub(crate) fn note(text: &str) {
-    let _ = on_stderr(&format!("{text}\n"), Kind::Text);
+    let _ = on_stderr(&format!("{}\n", own_line(text)), Kind::Text);
 }
 
 /// Prints notes about an answer to stderr, one line each.
@@ -56,7 +76,7 @@ pub(crate) fn notes<T: Display>(notes: impl IntoIterator<Item = T>) {
     }
 }
 
-/// Prints bytes, without colours if stdout is not a terminal.
+/// Prints text in which all characters are visible, without colours if stdout is not a terminal.
 pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
     shown(bytes, Kind::Text)
 }
@@ -68,12 +88,11 @@ fn shown(bytes: &[u8], kind: Kind) -> io::Result<()> {
         .iter()
         .fold(false, |any, byte| any | is_control(*byte));
     match has_control {
-        true if io::stdout().is_terminal() => {
+        true => {
             let text = String::from_utf8_lossy(bytes);
             written(anstream::stdout().lock(), harmless(&text, kind).as_bytes())
         }
-        true => written(anstream::stdout().lock(), bytes),
-        false => exact(bytes),
+        false => written(io::stdout().lock(), bytes),
     }
 }
 
@@ -92,10 +111,12 @@ pub(crate) fn both(text: &OutputText) -> io::Result<()> {
 /// Prints one output as it comes.
 pub(crate) fn streamed(output: &OutputMessage) -> io::Result<()> {
     match output {
-        OutputMessage::Stream(it) if it.name == "stderr" => on_stderr(&it.text, Kind::Live),
-        OutputMessage::Stream(it) => shown(it.text.as_bytes(), Kind::Live),
+        OutputMessage::Stream(it) if it.name == "stderr" => {
+            on_stderr(&visible_output(&it.text), Kind::Live)
+        }
+        OutputMessage::Stream(it) => shown(visible_output(&it.text).as_bytes(), Kind::Live),
         OutputMessage::Display(it) | OutputMessage::Result(it) => {
-            line(&outputs::bundle(it, false, outputs::note))
+            raw(format!("{}\n", outputs::bundle(it, false, outputs::note)).as_bytes())
         }
         OutputMessage::Error(it) => on_stderr(&format!("{}\n", outputs::traceback(it)), Kind::Text),
         // The display that it replaces is printed already.
@@ -104,12 +125,8 @@ pub(crate) fn streamed(output: &OutputMessage) -> io::Result<()> {
 }
 
 fn on_stderr(text: &str, kind: Kind) -> io::Result<()> {
-    let text = match io::stderr().is_terminal() {
-        true => harmless(text, kind),
-        false => text.into(),
-    };
     let mut stderr = anstream::stderr().lock();
-    stderr.write_all(text.as_bytes())?;
+    stderr.write_all(harmless(text, kind).as_bytes())?;
     stderr.flush()
 }
 
@@ -122,11 +139,11 @@ pub(crate) fn source(text: &str) -> Cow<'_, str> {
 }
 
 /// Prints bytes unchanged, including escape sequences: a source, an image. A terminal receives only what is
-/// harmless.
+/// harmless and visible.
 pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         let text = String::from_utf8_lossy(bytes);
-        return drawn(&harmless(&text, Kind::Text));
+        return drawn(&harmless(&visible_output(&text), Kind::Text));
     }
     written(io::stdout().lock(), bytes)
 }

@@ -32,7 +32,11 @@ pub(crate) fn report(problem: &Problem, json: bool) -> ExitCode {
     if json {
         let _ = print::json(&ProblemAnswer { error: problem });
     } else {
-        print::note(&format!("nb: {}", lines(problem).join("\n")));
+        let mut lines = lines(problem);
+        if let Some(first) = lines.first_mut() {
+            first.insert_str(0, "nb: ");
+        }
+        lines.iter().for_each(|line| print::note(line));
     }
     code(problem.kind)
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::api::job::describe_wait;
 use crate::api::outputs::plain;
 use crate::cli::render::print;
+use crate::notebook::visible_line;
 use crate::project::jobs::{Job, JobState};
 
 /// A progress line at the bottom of the terminal; nothing is drawn if stderr is not a terminal.
@@ -41,7 +42,8 @@ impl Progress {
     pub(crate) fn show(&self, job: &Job, last: &str) {
         if self.is_seen() && job.state != JobState::Done {
             self.0.enable_steady_tick(TICK);
-            self.0.set_message(text(job, last));
+            self.0
+                .set_message(visible_line(&text(job, last)).into_owned());
         }
     }
 

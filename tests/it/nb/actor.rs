@@ -7,7 +7,7 @@ use crate::python;
 use crate::world::World;
 
 /// Runs `nb` on a pseudo-terminal; stdout is what it prints there.
-fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Output {
+pub(super) fn on_a_terminal(world: &World, mark: Option<&str>, words: &[&str]) -> Output {
     answering(world, mark, "", words)
 }
 

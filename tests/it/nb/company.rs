@@ -29,7 +29,7 @@ fn what_others_did_is_reported_once_to_each_name() {
         "{output:#?}"
     );
     let line = output.stderr.lines().last().expect("a line");
-    assert!(line.starts_with("since "), "{line}");
+    assert!(line.starts_with("‣ since "), "{line}");
     assert!(
         line.contains(" · bob ran \"1/0\": it failed, ran 1 more, restarted the kernel "),
         "{line}"

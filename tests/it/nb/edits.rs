@@ -332,95 +332,95 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     }
     insta::assert_snapshot!(all, @r#"
     $ nb edit 7 x
-    nb: there is no cell 7: the notebook has 4, from 0
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: there is no cell 7: the notebook has 4, from 0
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb edit -5 x
-    nb: there is no cell -5: the notebook has 4, from 0
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: there is no cell -5: the notebook has 4, from 0
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb edit bbbb x
-    nb: bbbb is more than one cell
-      | bbbb2222 (cell 2, In[12]: print(1))
-      | bbbb3333 (cell 3, empty)
-    hint: give more of the id, or its index
+    ‣ nb: bbbb is more than one cell
+    ‣   | bbbb2222 (cell 2, In[12]: print(1))
+    ‣   | bbbb3333 (cell 3, empty)
+    ‣ hint: give more of the id, or its index
     $ nb edit bb x
-    nb: "bb" is too little of an id: give 3 characters or more
-      | bbbb2222 (cell 2, In[12]: print(1))
-      | bbbb3333 (cell 3, empty)
-    hint: give more of the id, or its index
+    ‣ nb: "bb" is too little of an id: give 3 characters or more
+    ‣   | bbbb2222 (cell 2, In[12]: print(1))
+    ‣   | bbbb3333 (cell 3, empty)
+    ‣ hint: give more of the id, or its index
     $ nb edit aaab1111 x
-    nb: there is no cell "aaab1111"
-      | aaaa1111 (cell 0: # Title)
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: there is no cell "aaab1111"
+    ‣   | aaaa1111 (cell 0: # Title)
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb edit In[13] x
-    nb: no cell is In[13]
-      | bbbb2222 (cell 2, In[12]: print(1))
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: no cell is In[13]
+    ‣   | bbbb2222 (cell 2, In[12]: print(1))
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb edit x = 1
-    nb: "x = 1" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5
+    ‣ nb: "x = 1" names no cell: an index like 3 or -1, an id, In[12], or a range like 2..5
     $ nb edit 0..2 x
-    nb: 0..2 is a range: one cell is meant here
+    ‣ nb: 0..2 is a range: one cell is meant here
     $ nb edit
-    nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb edit 0
-    nb: there is nothing to change
-    hint: nb edit t.ipynb CELL SOURCE, nb edit t.ipynb CELL - reads stdin, nb edit t.ipynb CELL --file PATH
-    hint: nb edit t.ipynb CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE
+    ‣ nb: there is nothing to change
+    ‣ hint: nb edit t.ipynb CELL SOURCE, nb edit t.ipynb CELL - reads stdin, nb edit t.ipynb CELL --file PATH
+    ‣ hint: nb edit t.ipynb CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE
     $ nb edit 0 x y
-    nb: one text is wanted; put it in quotes
+    ‣ nb: one text is wanted; put it in quotes
     $ nb edit 0 x --replace a b
-    nb: one text is wanted; put it in quotes
+    ‣ nb: one text is wanted; put it in quotes
     $ nb edit 0 --replace none b
-    nb: the text to replace is not in cell aaaa1111
-    hint: nb cell t.ipynb -c aaaa1111 --source-only shows its text
+    ‣ nb: the text to replace is not in cell aaaa1111
+    ‣ hint: nb cell t.ipynb -c aaaa1111 --source-only shows its text
     $ nb edit 1 --replace   m
-    nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
-    hint: --all replaces it wherever it is
+    ‣ nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
+    ‣ hint: --all replaces it wherever it is
     $ nb edit 0 --meta tags
-    nb: "tags" is no value of metadata: say KEY=VALUE
+    ‣ nb: "tags" is no value of metadata: say KEY=VALUE
     $ nb insert
-    nb: there is no text for the cell
-    hint: nb insert t.ipynb SOURCE, nb insert t.ipynb - reads stdin, nb insert t.ipynb --file PATH
-    hint: an empty cell: nb insert t.ipynb -s ''
+    ‣ nb: there is no text for the cell
+    ‣ hint: nb insert t.ipynb SOURCE, nb insert t.ipynb - reads stdin, nb insert t.ipynb --file PATH
+    ‣ hint: an empty cell: nb insert t.ipynb -s ''
     $ nb insert aaaa x
-    nb: "aaaa" is no index: a number, or -1 from the end
-    hint: after a cell: -a CELL; before it: -b CELL
+    ‣ nb: "aaaa" is no index: a number, or -1 from the end
+    ‣ hint: after a cell: -a CELL; before it: -b CELL
     $ nb insert 5 x
-    nb: there is no cell 5: the notebook has 4, from 0
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: there is no cell 5: the notebook has 4, from 0
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb insert 0 x --id aaaa1111
-    nb: there is a cell aaaa1111 already
+    ‣ nb: there is a cell aaaa1111 already
     $ nb insert 0 x --id a b
-    nb: "a b" is no id: up to 64 letters, digits, - and _
+    ‣ nb: "a b" is no id: up to 64 letters, digits, - and _
     $ nb insert 0 x -a 1
-    nb: one place is wanted
+    ‣ nb: one place is wanted
     $ nb rm
-    nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: a cell is wanted: an index like 3 or -1, an id, In[12], or a range like 2..5
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb rm 2..2
-    nb: 2..2 holds no cell
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: 2..2 holds no cell
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb rm 0 1 --if-rev 0000000000
-    nb: --if-rev is for one cell
+    ‣ nb: --if-rev is for one cell
     $ nb move 0
-    nb: one place is wanted
-    hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
+    ‣ nb: one place is wanted
+    ‣ hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
     $ nb move 0 x
-    nb: "x" is no index: a number, or -1 from the end
-    hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
+    ‣ nb: "x" is no index: a number, or -1 from the end
+    ‣ hint: nb move t.ipynb CELL --after CELL | --before CELL | --to INDEX
     $ nb move 0 4
-    nb: there is no cell 4: the notebook has 4, from 0
-    hint: nb cells t.ipynb lists the cells
+    ‣ nb: there is no cell 4: the notebook has 4, from 0
+    ‣ hint: nb cells t.ipynb lists the cells
     $ nb clear 0
-    nb: cell aaaa1111 is no code: it has no outputs
+    ‣ nb: cell aaaa1111 is no code: it has no outputs
     $ nb clear 0 --all
-    nb: name cells or say --all, not both
+    ‣ nb: name cells or say --all, not both
     $ nb apply
-    nb: one list of operations is wanted
-    hint: nb apply t.ipynb - reads it from stdin, nb apply t.ipynb FILE from a file
-    hint: nb apply --help tells what may be in it
+    ‣ nb: one list of operations is wanted
+    ‣ hint: nb apply t.ipynb - reads it from stdin, nb apply t.ipynb FILE from a file
+    ‣ hint: nb apply --help tells what may be in it
     $ nb save x
-    nb: "x" is no notebook: its name ends in .ipynb
+    ‣ nb: "x" is no notebook: its name ends in .ipynb
     "#);
     assert_eq!(
         ids(&world),
@@ -439,15 +439,15 @@ fn a_revision_that_is_no_more_shows_what_is_there() {
     // The report about others' edits after this contains a time.
     let (message, _) = refused
         .stderr
-        .split_once("since ")
+        .split_once("‣ since ")
         .expect("others' edit is reported");
     insta::assert_snapshot!(message, @r"
-    nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
-    cell 12345678 · source · revision 8f6be0085b
-      - lr = 0.1
-      + lr = 0.5
-    hint: if it still holds, repeat it: nb edit --if-rev 8f6be0085b t.ipynb 1 'lr = 0.2'
-    hint: --force writes without a check
+    ‣ nb: cell 12345678 has changed: its revision is 8f6be0085b, not 4d29d5e34c
+    ‣ cell 12345678 · source · revision 8f6be0085b
+    ‣   - lr = 0.1
+    ‣   + lr = 0.5
+    ‣ hint: if it still holds, repeat it: nb edit --if-rev 8f6be0085b t.ipynb 1 'lr = 0.2'
+    ‣ hint: --force writes without a check
     ");
     let refused = on(&world, &[&edit[..], &["--json"]].concat())
         .ended(5)
@@ -502,9 +502,9 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
     // 1234 is an index of four digits, which this notebook does not have.
     let refused = apply(list).ended(1);
     insta::assert_snapshot!(refused.stderr, @r#"
-    nb: operation 1: there is no cell 1234: the notebook has 5, from 0
-    hint: if 1234 is an id: -c 1234; in a list of operations {"id": "1234"}
-    hint: nothing was done: all or none
+    ‣ nb: operation 1: there is no cell 1234: the notebook has 5, from 0
+    ‣ hint: if 1234 is an id: -c 1234; in a list of operations {"id": "1234"}
+    ‣ hint: nothing was done: all or none
     "#);
     assert_eq!(
         read(&world),

@@ -428,7 +428,7 @@ fn what_is_not_there_any_more_is_named_before_anything_else_is_touched() {
     on(&world, &["undo", &edit])
         .ended(5)
         .with("bbbb2222 · deleted")
-        .with("\n  removed\n");
+        .with("\n‣   removed\n");
     on(&world, &["undo", &edit, "--force"]).ended(0);
     assert_eq!(cells(&world), CELLS);
 }

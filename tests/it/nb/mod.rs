@@ -9,6 +9,7 @@ mod displays;
 mod doctor;
 mod edits;
 mod exec;
+mod foreign;
 mod handover;
 mod history;
 mod hostile;

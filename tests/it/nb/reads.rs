@@ -126,25 +126,25 @@ fn a_cell_shows_its_source_and_its_outputs() {
     let shown = ask(&world, "cell t.ipynb 3f2c In[12] --limit 120").ended(0);
     // Escape sequences in a source must not reach the terminal.
     insta::assert_snapshot!(shown.stdout.replace('\u{1b}', "␛"), @r#"
-    === 1 3f2c9a1e · code · In[1]
-    --- metadata {"tags":["load"]}
-    --- source
+    ‣ === 1 3f2c9a1e · code · In[1]
+    ‣ --- metadata {"tags":["load"]}
+    ‣ --- source
     import pandas as pd
     df = load()
     df.plot()
-    --- output 0 · stdout
+    ‣ --- output 0 · stdout
     step 0
     step 1
-    [… 18852 characters, 1996 lines left out; all of it: .nb/outputs/t-da7ef036/3f2c9a1e-0.txt …]
+    ‣ [… 18850 characters, 1996 lines left out; all of it: .nb/outputs/t-da7ef036/3f2c9a1e-0.txt …]
     step 1998
     step 1999
-    --- output 1 · display · image/png 1x1, 69 bytes: .nb/outputs/t-da7ef036/3f2c9a1e-1.png
-    --- output 2 · result
+    ‣ --- output 1 · display · image/png 1x1, 69 bytes: .nb/outputs/t-da7ef036/3f2c9a1e-1.png
+    ‣ --- output 2 · result
        a
     0  1
-    === 2 3f2d0000 · code · In[12]
+    ‣ === 2 3f2d0000 · code · In[12]
     1/0  # ␛[31m
-    --- output 0 · error · ZeroDivisionError
+    ‣ --- output 0 · error · ZeroDivisionError
     Traceback
     ZeroDivisionError: division by zero
     "#);
@@ -288,12 +288,12 @@ fn who_means_no_cell_is_helped() {
         (
             "cell t.ipynb 3f2",
             1,
-            "3f2c9a1e (cell 1, In[1]: import pandas as pd)\n  | 3f2d0000 (cell 2",
+            "3f2c9a1e (cell 1, In[1]: import pandas as pd)\n‣   | 3f2d0000 (cell 2",
         ),
         (
             "cell t.ipynb 77df",
             1,
-            "no cell \"77df\"\n  | 77de0001 (cell 0: # Title)",
+            "no cell \"77df\"\n‣   | 77de0001 (cell 0: # Title)",
         ),
         ("cell t.ipynb -c 1", 2, "\"1\" is too little of an id"),
         ("cell t.ipynb In[3]", 1, "no cell is In[3]"),
@@ -319,13 +319,13 @@ fn who_means_no_cell_is_helped() {
     // An id that looks like an index is selected with `-c`.
     ask(&world, "cell t.ipynb -c 12345678")
         .ended(0)
-        .with("=== 3 12345678");
+        .with("‣ === 3 12345678");
     ask(&world, "cell t.ipynb 12345")
         .ended(0)
-        .with("=== 3 12345678");
+        .with("‣ === 3 12345678");
     ask(&world, "cell -n t.ipynb -1")
         .ended(0)
-        .with("=== 3 12345678");
+        .with("‣ === 3 12345678");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn odd_notebooks_are_read_too() {
     let output = ask(&world, "cell odd.ipynb 0").ended(0);
     output
         .with("<19>")
-        .with("--- 60 outputs left out, 20 to 79")
+        .with("‣ --- 60 outputs left out, 20 to 79")
         .with("<80>")
         .with("print('\u{fffd}'");
     let json = ask(&world, "cell odd.ipynb 0 --json").ended(0).json();
@@ -408,8 +408,8 @@ fn search_finds_lines_of_sources_and_outputs() {
     deep/er/u.ipynb 3f2c:out0:1902: step 1901
     "#);
     insta::assert_snapshot!(found.stderr, @r#"
-    note: cannot read deep/bad.ipynb: it is not a notebook: line 1, column 2: expected a key in double quotes, or }, found the end of the file
-    200 more lines; --limit 0 prints all 204
+    ‣ note: cannot read deep/bad.ipynb: it is not a notebook: line 1, column 2: expected a key in double quotes, or }, found the end of the file
+    ‣ 200 more lines; --limit 0 prints all 204
     "#);
     ask(&world, "search -F 1/0 t.ipynb --outputs")
         .ended(0)
@@ -583,7 +583,7 @@ fn attachments_are_named() {
         &json!({ "cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5 }),
     );
     let shown = ask(&world, "cell t.ipynb 0").ended(0);
-    shown.with("--- attachment a.png · image/png 1x1, 69 bytes\n--- source\n![](a.png)\n");
+    shown.with("‣ --- attachment a.png · image/png 1x1, 69 bytes\n‣ --- source\n![](a.png)\n");
     let json = ask(&world, "cell t.ipynb 0 --json").ended(0).json();
     let forms = json!([{ "mime": "image/png", "bytes": 69, "pixels": [1, 1] }]);
     assert_eq!(
@@ -601,7 +601,7 @@ fn a_reader_that_goes_is_a_quiet_end() {
     );
     let (status, out, err) = finish(&mut bash);
     assert!(status.success() && err.is_empty(), "{err}");
-    assert!(out.starts_with("=== 0 "), "{out}");
+    assert!(out.starts_with("‣ === 0 "), "{out}");
     output_of(world.nb().args(["cells", "--help"]))
         .ended(0)
         .with("nb cells train.ipynb");

@@ -333,7 +333,7 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
     let left_out = output
         .stdout
         .lines()
-        .find(|line| line.starts_with("[…"))
+        .find(|line| line.starts_with("‣ […"))
         .expect("a note");
     let shown = output.stdout.lines().count() - 1;
     assert!(

@@ -183,7 +183,7 @@ fn what_an_editor_overwrote_is_reported_once() {
     let line = output
         .stderr
         .lines()
-        .find(|line| line.starts_with("your edit of 77de ("));
+        .find(|line| line.starts_with("‣ your edit of 77de ("));
     let line = line.unwrap_or_else(|| panic!("{output:?}"));
     assert!(
         line.contains(

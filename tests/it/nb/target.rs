@@ -123,7 +123,7 @@ fn hints_name_the_notebook_as_it_was_typed() {
     let next = asks
         .stderr
         .lines()
-        .find_map(|line| line.strip_prefix("next: "));
+        .find_map(|line| line.strip_prefix("‣ next: "));
     let reply = next.and_then(|next| next.split(" | ").next());
     let reply = reply.expect("what is to be done").replace("TEXT", "yes");
     assert!(reply.contains("-n 'k/my file.ipynb'"), "{reply}");

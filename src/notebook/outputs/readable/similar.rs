@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::notebook::visible::own_line;
+
 /// How many similar lines are all kept.
 const MANY: usize = 40;
 
@@ -27,7 +29,8 @@ pub fn without_similar_lines<'a>(text: &'a str, more: &str) -> Cow<'a, str> {
         }
         short.extend(row.iter().take(KEPT).copied());
         let count = row.len() - 2 * KEPT;
-        short.push_str(&format!("[… {count} similar lines; {more} …]\n"));
+        short.push_str(&own_line(&format!("[… {count} similar lines; {more} …]")));
+        short.push('\n');
         short.extend(row.iter().skip(row.len() - KEPT).copied());
     }
     Cow::Owned(short)
@@ -55,7 +58,7 @@ mod tests {
         let lines: Vec<_> = short.lines().collect();
         assert_eq!(lines.len(), 1 + 2 * KEPT + 1 + 1);
         assert_eq!(lines[1], "epoch 0 loss 1.0000");
-        assert_eq!(lines[11], "[… 80 similar lines; --all shows all …]");
+        assert_eq!(lines[11], "‣ [… 80 similar lines; --all shows all …]");
         assert_eq!(lines[21], "epoch 99 loss 0.0100");
         assert_eq!(lines[22], "ends");
     }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use anstream::adapter::strip_str;
 
+use crate::notebook::visible::own_line;
+
 /// Shortens tracebacks of IPython: of each frame, only the line that was run is kept, and of frames of libraries
 /// only the last one, which says where the error was raised.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +35,11 @@ impl ShortTraceback<'_> {
             }
             match std::mem::take(&mut left_out) {
                 0 => {}
-                1 => shown.push(format!("… 1 frame of a library; {}", self.more)),
-                count => shown.push(format!("… {count} frames of libraries; {}", self.more)),
+                1 => shown.push(own_line(&format!("… 1 frame of a library; {}", self.more))),
+                count => {
+                    let text = format!("… {count} frames of libraries; {}", self.more);
+                    shown.push(own_line(&text));
+                }
             }
             if !is_ornament(part) {
                 shown.push(short_frame(part));
@@ -114,7 +119,7 @@ mod tests {
             "KeyError: 'x'",
         ];
         insta::assert_snapshot!(SHORT.of(&parts), @r"
-        … 1 frame of a library; --all shows all
+        ‣ … 1 frame of a library; --all shows all
         File pandas/b.py:2, in get()
         ----> 2 b
 
@@ -123,7 +128,7 @@ mod tests {
         ----> 2 load.load()
         File ~/project/load.py:3, in load()
         ----> 3 df['x']
-        … 2 frames of libraries; --all shows all
+        ‣ … 2 frames of libraries; --all shows all
         File pandas/e.py:1, in get_loc()
         KeyError: 'x'
         ");
