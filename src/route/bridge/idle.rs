@@ -231,19 +231,6 @@ impl Bridge {
         waiting.len()
     }
 
-    /// Returns the cells that wait here until another client's cell has ended.
-    pub(super) fn waiting_cells(&self) -> Vec<Key> {
-        let mut keys = self.requests.keys(|request| !request.sent);
-        keys.retain(|key| {
-            let request = self.requests.get(key);
-            request.is_some_and(|request| {
-                self.queue
-                    .must_wait(&request.client, Some(key), &self.requests)
-            })
-        });
-        keys
-    }
-
     /// Returns the cells of this front end that have not begun, where something else runs.
     pub(super) fn withdrawable(&self) -> Vec<Key> {
         if self.kernel().is_live() && !self.queue.runs_from_outside() {

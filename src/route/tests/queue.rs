@@ -303,6 +303,65 @@ fn a_waiting_cell_does_not_run_on_the_kernel_after_a_restart() {
 }
 
 #[test]
+fn no_code_that_an_ended_kernel_never_got_runs_on_the_next_one() {
+    // Nothing is sent before iopub is proven.
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    let live = Kernel::Live {
+        generation: 1,
+        interrupt: Interrupt::Message,
+        info: None,
+    };
+    fixture.bridge.set_kernel(fixture.now, live, &ending(), []);
+    fixture.connect("c");
+    fixture.send_cell("c", "1");
+    let content = json!({ "code": "x", "store_history": false });
+    fixture.send("c", Channel::Shell, "execute_request", "2", &content);
+    fixture.send("c", Channel::Shell, "complete_request", "3", &json!({}));
+    fixture.actions();
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
+    let failed = fixture.actions();
+    let count =
+        |actions: &[String], action: &str| actions.iter().filter(|it| *it == action).count();
+    let reply = "client shell execute_reply";
+    assert_eq!(count(&failed, reply), 2, "{failed:?}");
+    fixture.start_kernel(2);
+    fixture.connect("c");
+    let sent = fixture.actions();
+    assert_eq!(
+        count(&sent, "kernel c shell execute_request"),
+        0,
+        "{sent:?}"
+    );
+    assert_eq!(
+        count(&sent, "kernel c shell complete_request"),
+        1,
+        "{sent:?}"
+    );
+    // One that is in the outbox of the kernel's socket.
+    fixture.send("c", Channel::Shell, "execute_request", "4", &content);
+    fixture.actions();
+    let id = ClientId::new("c".into());
+    let unsent = message("execute_request", "4", "c", "{}".into(), &content);
+    let unsent = [(id, Channel::Shell, unsent)];
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Awaited, &ending(), unsent);
+    let failed = fixture.actions();
+    assert_eq!(count(&failed, reply), 1, "{failed:?}");
+    fixture.start_kernel(3);
+    fixture.connect("c");
+    let sent = fixture.actions();
+    assert_eq!(
+        count(&sent, "kernel c shell execute_request"),
+        0,
+        "{sent:?}"
+    );
+    assert_eq!(fixture.bridge.outstanding(), 0);
+}
+
+#[test]
 fn silent_code_from_outside_is_not_journalled() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     let journal = |actions: Vec<String>| -> Vec<String> {
