@@ -66,6 +66,7 @@ mod vars;
 mod versions;
 pub(crate) mod visible;
 mod vscode_settings;
+mod waiting;
 mod watch;
 mod widgets;
 
@@ -150,5 +151,6 @@ pub use self::versions::{
 };
 pub(crate) use self::versions::{deleted_line, version_lines};
 pub use self::vscode_settings::{SettingsChange, vscode_settings};
+pub use self::waiting::WaitingRequest;
 pub use self::watch::{StaleSnapshot, StaleWatch, WatchRequest, WatchedCell};
 pub use self::widgets::{WidgetsAnswer, widgets};

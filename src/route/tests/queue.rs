@@ -8,6 +8,9 @@ const CELL_SENT: [&str; 2] = [
     "kernel c shell execute_request",
 ];
 
+/// The journal entry when a client's cell begins to wait.
+const CELL_QUEUED: &str = "journal Queued Some(\"1+1\")";
+
 /// The journal entry when the agent's cell has ended.
 const AGENT_CELL_ENDED: &str = "journal EndedOutside { raised: false } None";
 
@@ -26,7 +29,10 @@ fn a_cell_waits_until_another_clients_cell_has_ended() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
     // The proxy asks, in order to notice an `idle` that is lost.
-    assert_eq!(fixture.actions(), ["kernel own shell kernel_info_request"]);
+    assert_eq!(
+        fixture.actions(),
+        [CELL_QUEUED, "kernel own shell kernel_info_request"]
+    );
     fixture.send("c", Channel::Shell, "complete_request", "2", &json!({}));
     assert!(
         fixture.actions().is_empty(),
@@ -127,7 +133,7 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
     fixture.advance(Duration::from_secs(600));
     assert_eq!(
         fixture.actions(),
-        ["kernel own shell kernel_info_request"],
+        [CELL_QUEUED, "kernel own shell kernel_info_request"],
         "the agent's cell still runs"
     );
     fixture.send_cell("c", "2");
@@ -167,7 +173,7 @@ fn a_cell_waits_for_one_that_began_before_the_proxy_subscribed() {
     fixture.advance(Duration::from_millis(300));
     fixture.actions();
     fixture.send_cell("c", "1");
-    assert!(fixture.actions().is_empty());
+    assert_eq!(fixture.actions(), [CELL_QUEUED]);
     fixture.publish_status("agent", "a1", "idle");
     assert_eq!(
         fixture.actions(),
@@ -187,6 +193,7 @@ fn the_first_interrupt_withdraws_waiting_cells_and_the_next_one_interrupts_the_k
         "iopub busy",
         // The cell's earlier outputs are cleared.
         "iopub clear_output",
+        "journal Ended(\"withdrawn\") None",
         "iopub error",
         "client shell execute_reply",
         "iopub idle",
@@ -286,7 +293,8 @@ fn a_waiting_cell_does_not_run_on_the_kernel_after_a_restart() {
         .bridge
         .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
     let actions = fixture.actions();
-    for expected in ["iopub error", "client shell execute_reply"] {
+    let ended = "journal Ended(\"aborted\") None";
+    for expected in ["iopub error", "client shell execute_reply", ended] {
         assert!(actions.contains(&expected.to_owned()), "{actions:?}");
     }
     // One that was sent since is meant for the next kernel.
