@@ -1,6 +1,7 @@
 //! The labels of cells and of code that runs.
 
 use super::actor::Actor;
+use crate::notebook::Document;
 use crate::project::event::{ExecutionStart, RunningExecution};
 
 /// How many characters of the source are shown for a cell without a readable id.
@@ -23,7 +24,14 @@ pub fn named(cell: Option<&str>, code: Option<&str>) -> String {
     name.unwrap_or_else(|| "a cell".to_owned())
 }
 
-fn kind_and_label(cell: Option<&str>, code: Option<&str>) -> String {
+/// Returns the name of a cell by its place in the notebook, with the part of its id that commands need: `3 · 23a3`.
+pub fn place(document: &Document, index: usize) -> Option<String> {
+    let short = document.short_ids();
+    Some(format!("{index} · {}", short.get(index)?))
+}
+
+/// Returns the label of a cell or of other code, with a word that says which it is.
+pub fn kind_and_label(cell: Option<&str>, code: Option<&str>) -> String {
     let kind = if cell.is_some() { "cell" } else { "code" };
     match short_id(cell).or_else(|| source(code)) {
         Some(label) => format!("{kind} {label}"),

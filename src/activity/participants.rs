@@ -1,6 +1,7 @@
 //! The front ends that are joined to a project's kernels.
 
 use crate::kernel::process::Process;
+use crate::project::event::WaitingCell;
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, boot_id, pid_namespace};
 
@@ -39,4 +40,15 @@ pub fn joined_to(project: &Project, key: &str) -> Vec<JoinedFrontEnd> {
         session.is_some_and(|session| state.owner_key(session) == key)
     };
     found.into_iter().filter(serves).collect()
+}
+
+/// Removes the cells whose proxy has ended: these wait no more.
+pub fn retain_waiting(waiting: &mut Vec<WaitingCell>, joined: &[JoinedFrontEnd]) {
+    waiting.retain(|cell| {
+        let is_of = |front_end: &JoinedFrontEnd| {
+            cell.request.by.as_deref() == Some(&*front_end.by())
+                && cell.request.since >= front_end.since
+        };
+        joined.iter().any(is_of)
+    });
 }

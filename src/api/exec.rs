@@ -136,12 +136,13 @@ pub async fn exec(
     let mut document = read(caller, &file).await?;
     let selection = &request.cells;
     let mut places = selection.places(&document)?;
+    let mut for_generation = None;
     if request.restart {
         let request = RestartRequest {
             timeout: None,
             force: request.force,
         };
-        restart(caller, request).await?;
+        for_generation = Some(restart(caller, request).await?.kernel_generation);
         // A restart takes seconds, in which somebody may edit the notebook. The selected cells run as they
         // are after it.
         let before = std::mem::replace(&mut document, read(caller, &file).await?);
@@ -187,6 +188,7 @@ pub async fn exec(
             saves: request.saves,
             max_output: Some(request.max_output).filter(|most| *most > 0),
             plan: selection.is_planned().then(|| document.revision()),
+            for_generation,
         };
         let folder = exec::begin(&file.project, &file.key, caller.by(), options).await?;
         let follow = request.follow.clone();
@@ -202,6 +204,8 @@ pub async fn exec(
                     Some(Some(places)) => Some(places),
                     _ => selection.places(&document)?,
                 };
+                // The next cells belong to the same request.
+                for_generation = job.record.for_generation;
                 earlier.push(*job);
             }
             job => {

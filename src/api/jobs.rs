@@ -1,5 +1,6 @@
 //! `jobs`, `wait`, `reply`, and `interrupt` of a job: the jobs of a project, of any actor.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -9,9 +10,11 @@ use super::envelope::Answer;
 use super::interrupt::interrupt_recorded;
 use super::job::{FollowOptions, JobAnswer, JobObserver, describe, follow_job};
 use super::problem::{Problem, ProblemKind};
+use super::waiting::WaitingRequest;
 use crate::activity::actor::Actor;
 use crate::execution::reply::reply as hand_over;
 use crate::execution::salvage;
+use crate::lifecycle::status::waiting_cells;
 use crate::project::Project;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{Job, JobFolder, JobPrompt, JobState};
@@ -34,6 +37,8 @@ pub struct JobsRequest {
 pub struct JobsAnswer {
     /// The jobs.
     pub jobs: Vec<ListedJob>,
+    /// The cells of people that wait for a kernel, oldest first.
+    pub waits: Vec<WaitingRequest>,
 }
 
 impl Answer for JobsAnswer {}
@@ -67,7 +72,19 @@ pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, P
         let (mut jobs, mut open): (Vec<_>, Vec<_>) =
             listed.partition(|it| it.job.state == JobState::Done);
         jobs.append(&mut open);
-        Ok(JobsAnswer { jobs })
+        let state = project.state().unwrap_or_default();
+        let kernels: BTreeSet<_> = match &key {
+            Some(key) => [state.owner_key(key)].into(),
+            None => state
+                .sessions
+                .keys()
+                .map(|key| state.owner_key(key))
+                .collect(),
+        };
+        let waiting = kernels.iter().flat_map(|key| waiting_cells(&project, key));
+        let mut waits = WaitingRequest::all(&project, waiting.collect());
+        waits.sort_by_key(|it| it.since);
+        Ok(JobsAnswer { jobs, waits })
     })
     .await
 }

@@ -361,6 +361,8 @@ fn other_entry(event: Event) -> Option<LogEntry> {
     let kernel = |event| LogEvent::Kernel { event, generation };
     let log_event = match event.kind {
         EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => return None,
+        // What becomes of it has an entry of its own.
+        EventKind::Queued(_) => return None,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => return None,
         EventKind::Edited(change) => LogEvent::Edited(change),
         EventKind::Saved(change) => LogEvent::Saved(change),

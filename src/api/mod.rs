@@ -65,6 +65,7 @@ mod undo;
 mod vars;
 mod versions;
 mod vscode_settings;
+mod waiting;
 mod watch;
 mod widgets;
 
@@ -149,5 +150,6 @@ pub use self::versions::{
 };
 pub(crate) use self::versions::{deleted_line, version_lines};
 pub use self::vscode_settings::{SettingsChange, vscode_settings};
+pub use self::waiting::WaitingRequest;
 pub use self::watch::{StaleSnapshot, StaleWatch, WatchRequest, WatchedCell};
 pub use self::widgets::{WidgetsAnswer, widgets};

@@ -9,6 +9,7 @@ use super::caller::{Caller, on_own_thread, open_project};
 use super::envelope::Answer;
 use super::problem::{Problem, causes};
 use super::sandbox::SandboxSummary;
+use super::waiting::WaitingRequest;
 use crate::activity::actor::Actor;
 use crate::activity::labels::cell_with_actor;
 use crate::kernel::variables::ProcessVariables;
@@ -19,7 +20,7 @@ use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
 use crate::project::joined::JoinedFrontEnd;
-use crate::project::{Ended, ResourceLimits, Session, Status};
+use crate::project::{Ended, Project, ResourceLimits, Session, Status};
 use crate::server::connection_state::ConnectionState;
 use crate::wire::Transport;
 
@@ -59,6 +60,8 @@ pub struct KernelStatus {
     pub recorded: String,
     /// The cell that runs.
     pub running: Option<RunningCell>,
+    /// The cells that wait at front ends' proxies, oldest first.
+    pub waits: Vec<WaitingRequest>,
     /// Since when nothing has happened.
     pub idle_since: Option<Timestamp>,
     /// The notebook whose kernel this one uses.
@@ -100,7 +103,7 @@ pub struct KernelStatus {
 
 impl KernelStatus {
     /// Makes the answer from a session's status.
-    pub fn of(status: SessionStatus) -> Self {
+    pub fn of(project: &Project, status: SessionStatus) -> Self {
         let session = &status.session;
         let running = status.running.as_ref();
         let running = running.filter(|_| status.busy == Some(true));
@@ -111,6 +114,7 @@ impl KernelStatus {
             state: state(&status),
             recorded: session.status.as_str().to_owned(),
             running: running.map(RunningCell::of),
+            waits: WaitingRequest::all(project, status.waiting.clone()),
             idle_since: status.idle_since,
             kernel_of: status.kernel_of.clone(),
             shared_by: status.shared_by.clone(),
@@ -275,7 +279,10 @@ async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
     };
     Ok(StatusAnswer {
         project: project.root().to_owned(),
-        sessions: statuses.into_iter().map(KernelStatus::of).collect(),
+        sessions: statuses
+            .into_iter()
+            .map(|status| KernelStatus::of(&project, status))
+            .collect(),
         spec: serve::health(&Level::User, &ProcessVariables)?,
         is_of_one,
     })
@@ -293,7 +300,7 @@ async fn ask_all(_: Caller) -> Result<AllKernelsAnswer, Problem> {
     let all = all_kernels::all_kernels().await;
     let kernels = all.sessions.into_iter().filter_map(|(project, status)| {
         let is_abandoned = status.abandoned;
-        let kernel = KernelStatus::of(status);
+        let kernel = KernelStatus::of(&project, status);
         (kernel.is_up() || is_abandoned).then(|| ProjectKernel {
             kernel,
             project: project.root().to_owned(),

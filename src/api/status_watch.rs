@@ -93,7 +93,10 @@ impl StatusWatch {
         Ok(StatusSnapshot {
             at: Timestamp::now(),
             project: self.project.root().to_owned(),
-            sessions: statuses.into_iter().map(KernelStatus::of).collect(),
+            sessions: statuses
+                .into_iter()
+                .map(|status| KernelStatus::of(&self.project, status))
+                .collect(),
         })
     }
 

@@ -65,6 +65,15 @@ impl Ending {
         }
     }
 
+    /// Returns how the kernel of an earlier generation of a session ended, as far as the session's record tells.
+    pub(super) fn of_generation(key: &str, session: Option<&Session>, generation: u64) -> Self {
+        let ended = session.and_then(|session| session.ended.as_ref());
+        match ended.filter(|ended| ended.generation == generation) {
+            Some(ended) => Self::recorded(key, ended),
+            None => Self::died("the kernel for which it was requested has ended", None),
+        }
+    }
+
     fn restarted(by: &str) -> Self {
         Self::new("KernelRestarted", &format!("the kernel was restarted{by}"))
     }

@@ -28,6 +28,9 @@ pub struct ExecOptions {
     /// The notebook's revision for which the cells were planned: an edit ends the job. With `None` an edit changes
     /// nothing.
     pub plan: Option<Revision>,
+    /// The generation of the kernel that ran the earlier steps of the same request: no other kernel runs these cells.
+    /// With `None` they are for the present kernel.
+    pub for_generation: Option<u64>,
 }
 
 /// How many bytes of a cell's text go into the notebook by default: editors read the whole
@@ -93,6 +96,7 @@ pub async fn begin(
         saves: wanted.saves,
         max_output: wanted.max_output,
         plan: wanted.plan.map(|revision| revision.to_string()),
+        for_generation: wanted.for_generation.or(Some(session.generation_to_use())),
         ..Job::new(project, notebook, state.owner_key(notebook), by)
     };
     let failed = |source| ExecError::Job {

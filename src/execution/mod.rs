@@ -15,6 +15,7 @@ pub mod lost;
 pub mod notebook_graph;
 mod observed;
 pub mod peek;
+pub(crate) mod queue;
 pub(super) mod recorder;
 pub mod replay;
 pub mod reply;

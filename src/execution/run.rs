@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 
 use super::category;
-use super::ending::kernel_ending;
+use super::ending::{Ending, kernel_ending};
 use super::observed;
 use super::reply_outputs::ReceivedOutputs;
 use crate::client::{
@@ -148,6 +148,14 @@ impl RunError {
         Self::Ended { text, fix }
     }
 
+    /// Returns the error that the kernel of a session has ended in this way.
+    pub(super) fn of(ending: &Ending, session: &Session) -> Self {
+        Self::Ended {
+            text: ending.text().to_owned(),
+            fix: death::fix_command(&session.notebook),
+        }
+    }
+
     /// Returns whether the sandbox in which `nb` runs forbids all sockets; it is not known then
     /// whether the kernel runs.
     pub fn is_sandboxed(&self) -> bool {
@@ -221,6 +229,12 @@ impl Runner {
             unwritten: Vec::new(),
         };
         let client = kernel.connect(&info).await?;
+        // The next kernel listens at the same addresses.
+        if kernel.is_being_ended() {
+            let process = kernel.process.as_ref();
+            let ending = kernel_ending(project, key, &kernel.session, process, "it ended").await;
+            return Err(RunError::of(&ending, &kernel.session));
+        }
         Ok(Self {
             kernel,
             client,
@@ -387,6 +401,16 @@ impl JoinedKernel {
         self.connect(&info).await.ok()
     }
 
+    /// Says whether the kernel is being restarted or shut down, or was: its cell is interrupted then, so that it can end.
+    fn is_being_ended(&self) -> bool {
+        let key = self.project.current_key(&self.key);
+        let now = self.project.state().ok().and_then(|it| it.session(&key));
+        now.is_some_and(|now| {
+            matches!(now.status, Status::Restarting | Status::Stopped)
+                || now.generation != self.session.generation
+        })
+    }
+
     /// Writes the events that are not in the journal yet.
     fn write_down(&mut self) {
         let events = std::mem::take(&mut self.unwritten);
@@ -481,7 +505,14 @@ async fn settled(
     };
     let timeout = wait.unwrap_or(SETTLES).min(SETTLES);
     let settled = tokio::time::timeout(timeout, settled).await;
-    settled.unwrap_or(Err(RunError::NotReady(timeout)))
+    let settled = settled.unwrap_or(Err(RunError::NotReady(timeout)))?;
+    // The kernel that was awaited may have been replaced at once.
+    let awaited = session.generation_to_use();
+    if settled.status == Status::Live && settled.generation != awaited {
+        let ending = Ending::of_generation(key, Some(&settled), awaited);
+        return Err(RunError::of(&ending, &settled));
+    }
+    Ok(settled)
 }
 
 /// Returns whether an output says that messages were lost with the connection to a server.
@@ -650,7 +681,7 @@ impl Running<'_> {
         let status = match outcome.map(|outcome| &outcome.end) {
             Some(RequestEnd::Ok) => Outcome::Ok,
             Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
-            Some(RequestEnd::Raised(_)) if self.is_being_ended() => {
+            Some(RequestEnd::Raised(_)) if self.kernel.is_being_ended() => {
                 self.kernel_ended(observer, "it was interrupted").await
             }
             // Another command or a front end has interrupted the kernel.
@@ -776,18 +807,6 @@ impl Running<'_> {
         }
     }
 
-    /// Says whether the kernel is being restarted or shut down: its cell is interrupted then, so
-    /// that it can end.
-    fn is_being_ended(&self) -> bool {
-        let project = &self.kernel.project;
-        let key = project.current_key(&self.kernel.key);
-        let now = project.state().ok().and_then(|it| it.session(&key));
-        now.is_some_and(|now| {
-            matches!(now.status, Status::Restarting | Status::Stopped)
-                || now.generation != self.kernel.session.generation
-        })
-    }
-
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
     async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> Outcome {
@@ -819,10 +838,7 @@ impl Running<'_> {
             ..
         } = &*self.kernel;
         let ending = kernel_ending(project, key, session, process.as_ref(), cause).await;
-        RunError::Ended {
-            text: ending.text().to_owned(),
-            fix: death::fix_command(&session.notebook),
-        }
+        RunError::of(&ending, session)
     }
 
     /// Interrupts the kernel by a signal or a message, as its kernelspec says.

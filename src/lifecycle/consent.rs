@@ -10,7 +10,7 @@ use super::server_connection;
 use super::status::{busy, is_on_its_way};
 use crate::activity::actor::Actor;
 use crate::activity::labels::cell_with_actor;
-use crate::activity::participants::joined_to;
+use crate::activity::participants::{joined_to, retain_waiting};
 use crate::project::event::{Present, RunningExecution};
 use crate::project::jobs::{Job, JobState};
 use crate::project::{Project, Session, Status};
@@ -148,14 +148,14 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     };
     queued.retain(|cell| may_be_busy || is_on_its_way(cell));
     queued.extend(unsent);
+    let joined = joined_to(project, key);
+    retain_waiting(&mut present.waiting, &joined);
+    queued.extend(present.waiting.into_iter().map(|cell| cell.request));
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),
         description: cell_with_actor(cell),
     });
-    let joined: Vec<_> = joined_to(project, key)
-        .into_iter()
-        .map(|joined| joined.by())
-        .collect();
+    let joined: Vec<_> = joined.into_iter().map(|joined| joined.by()).collect();
     let made_by = if joined.is_empty() {
         Vec::new()
     } else {

@@ -263,6 +263,7 @@ mod tests {
             liveness: Liveness::Own(Process::current()),
             busy: Some(false),
             running: None,
+            waiting: Vec::new(),
             idle_since: Some(Timestamp::from_second(1000 - seconds).unwrap()),
             memory_bytes: None,
             joined: Vec::new(),

@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::server_connection;
-use crate::activity::participants::joined_to;
+use crate::activity::participants::{joined_to, retain_waiting};
 use crate::client::Client;
 use crate::kernel::process::connection;
-use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome, Present, RunningExecution};
+use crate::project::event::{
+    Event, EventKind, ExecutionEnd, Outcome, Present, RunningExecution, WaitingCell,
+};
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, Session, StateError, Status};
 use crate::wire::Channel;
@@ -34,6 +36,8 @@ pub struct SessionStatus {
     pub busy: Option<bool>,
     /// The execution that it runs, if it is busy and the journal knows.
     pub running: Option<RunningExecution>,
+    /// The cells that wait at the proxies of front ends, oldest first.
+    pub waiting: Vec<WaitingCell>,
     /// When something last happened, if it is idle.
     pub idle_since: Option<Timestamp>,
     /// The kernel's resident memory, in bytes.
@@ -115,6 +119,7 @@ async fn read_status(
     let is_changing = matches!(session.status, Status::Starting | Status::Restarting);
     let abandoned = is_changing && matches!(project.try_lock_session(key), Ok(Some(_)));
     let joined = joined_to(project, key);
+    retain_waiting(&mut present.waiting, &joined);
     let shared_by = project.state()?.sharers(key);
     Ok(SessionStatus {
         key: key.to_owned(),
@@ -126,6 +131,7 @@ async fn read_status(
         kernel_of: None,
         busy,
         running: present.running,
+        waiting: present.waiting,
         shared_by,
         memory_bytes,
         joined,
@@ -178,4 +184,17 @@ pub async fn busy(session: &Session) -> Option<bool> {
             .await
             .is_err(),
     )
+}
+
+/// Returns the cells that wait at the proxies of a session's kernel, oldest first.
+pub fn waiting_cells(project: &Project, key: &str) -> Vec<WaitingCell> {
+    let session = project.state().ok().and_then(|state| state.session(key));
+    let Some(session) = session.filter(|session| session.status == Status::Live) else {
+        return Vec::new();
+    };
+    let mut waiting = project.present(key, session.generation).waiting;
+    if !waiting.is_empty() {
+        retain_waiting(&mut waiting, &joined_to(project, key));
+    }
+    waiting
 }

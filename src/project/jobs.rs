@@ -53,6 +53,10 @@ pub struct Job {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+    /// The generation of the kernel for which it was requested: it runs on no other. None in records of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_generation: Option<u64>,
     /// The kernel's generation, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,

@@ -453,6 +453,22 @@ impl Session {
         }
     }
 
+    /// Returns the generation of the kernel that gets what is requested now: while a kernel is being started, that of
+    /// this one.
+    pub fn generation_to_use(&self) -> u64 {
+        let is_next = match (&self.status, self.as_remote()) {
+            // It counts as the next one where another process was the kernel before.
+            (Status::Starting | Status::Restarting, None) => self.process().is_some(),
+            // The record has the next generation as soon as the server has restarted the kernel.
+            (Status::Restarting, Some(_)) => {
+                let ended = self.ended.as_ref();
+                ended.is_some_and(|ended| ended.generation == self.generation)
+            }
+            _ => false,
+        };
+        self.generation + u64::from(is_next)
+    }
+
     /// Returns how the kernel is interrupted.
     pub fn interrupt_mode(&self) -> InterruptMode {
         match &self.kernelspec {

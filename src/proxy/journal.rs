@@ -93,13 +93,16 @@ impl Log {
     /// Adds an interrupt by this front end's user; [`Log::write`] writes it.
     ///
     /// `number` is the bridge's number for the kernel's present generation.
-    pub(super) fn add_interrupt(&self, number: u64, withdrawn: usize) {
+    pub(super) fn add_interrupt(&self, number: u64, withdrawn: Vec<String>) {
         let Some(kernel) = self.kernel(number) else {
             return;
         };
-        let kind = match withdrawn {
+        let kind = match withdrawn.len() {
             0 => EventKind::Interrupted,
-            cells => EventKind::Withdrew { cells },
+            cells => EventKind::Withdrew {
+                cells,
+                msg_ids: withdrawn,
+            },
         };
         self.add(Event {
             generation: Some(kernel.generation),
@@ -148,6 +151,7 @@ impl Log {
             Phase::Answered => EventKind::Answered {
                 msg_id: execution.msg_id,
             },
+            Phase::Queued => EventKind::Queued(start()),
             Phase::Sent => EventKind::Requested(start()),
             Phase::BegunOutside => EventKind::BegunOutside(start()),
         };
@@ -294,18 +298,18 @@ mod tests {
         let holder = std::fs::File::open(project.journal_file()).unwrap();
         holder.lock().unwrap();
         let last = u64::try_from(UNWRITTEN_MAX).unwrap();
-        log.add_interrupt(1, 0);
+        log.add_interrupt(1, Vec::new());
         let written = tokio::time::timeout(2 * LOCK_TIMEOUT, log.written());
         assert!(written.await.is_err(), "it is held");
         for number in 1..=UNWRITTEN_MAX {
-            log.add_interrupt(1, number);
+            log.add_interrupt(1, vec!["m".to_owned(); number]);
         }
         holder.unlock().unwrap();
         log.written().await;
         assert_eq!((log.waiting(), log.dropped.get()), (0, 0));
         let events = project.all_events().into_iter();
         let withdrawn = events.map(|event| match event.kind {
-            EventKind::Withdrew { cells } => cells as u64,
+            EventKind::Withdrew { cells, .. } => cells as u64,
             _ => 0,
         });
         let withdrawn: Vec<u64> = withdrawn.collect();

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::counters::{Counters, Direction};
 use super::target::LiveKernel;
+use crate::kernel::process::Process;
 use crate::route::ClientId;
 use crate::socket::{
     DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, OutboxFull, PeerId,
@@ -68,6 +69,8 @@ pub(super) enum LinkEvent<'a> {
 struct Incoming {
     handler: Box<dyn Fn(LinkEvent<'_>)>,
     key: SigningKey,
+    /// The kernel's process, if it is known.
+    process: Option<Process>,
     counters: Rc<Counters>,
 }
 
@@ -115,6 +118,7 @@ impl Links {
         let incoming = Rc::new(Incoming {
             handler: Box::new(handler),
             key: kernel.connection.key.clone(),
+            process: kernel.process.clone(),
             counters,
         });
         let iopub_handler = Iopub {
@@ -373,7 +377,11 @@ pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
 impl DialHandler for ClientSocket {
     fn up(&self) {
         self.refused_since.set(None);
-        (self.incoming.handler)(LinkEvent::Up(&self.client, self.channel));
+        // The next kernel listens at the same address, and must not get what was meant for this one.
+        let process = self.incoming.process.as_ref();
+        if process.is_none_or(Process::is_alive) {
+            (self.incoming.handler)(LinkEvent::Up(&self.client, self.channel));
+        }
     }
 
     fn message(&self, message: Message) {
@@ -471,5 +479,81 @@ fn limits() -> SocketLimits {
     SocketLimits {
         outbox_bytes: 64 << 20,
         ..SocketLimits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::proxy::front;
+    use crate::route::Interrupt;
+    use crate::socket::EndpointHandler;
+    use crate::wire::ConnectionInfo;
+
+    /// A kernel's side of the sockets, which takes all messages.
+    struct Kernel;
+
+    impl EndpointHandler for Kernel {
+        fn message(&self, _: Channel, _: &Bytes, _: Verified) {}
+    }
+
+    #[tokio::test]
+    async fn a_socket_to_the_next_kernel_at_the_same_address_is_not_usable() {
+        let local = tokio::task::LocalSet::new();
+        local.run_until(two_kernels_at_one_address()).await;
+    }
+
+    async fn two_kernels_at_one_address() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = serde_json::json!({
+            "transport": "ipc", "ip": temp.path().join("k"), "key": "a key",
+            "signature_scheme": "hmac-sha256",
+            "shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5,
+        });
+        let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
+        let _kernel = front::bind(&connection, Rc::new(Kernel)).unwrap();
+        let ups = Rc::new(RefCell::new(Vec::new()));
+        let changed = Rc::new(tokio::sync::Notify::new());
+        let links = |name: &str, process: Process| {
+            let kernel = LiveKernel {
+                owner: "t.ipynb".to_owned(),
+                connection_file: temp.path().join("k.json"),
+                connection: connection.clone(),
+                process: Some(process),
+                generation: 1,
+                interrupt: Interrupt::Message,
+                info: None,
+                is_disconnected: false,
+                previous_end: None,
+                widgets: None,
+                handed_over: None,
+            };
+            let (name, ups, changed) = (name.to_owned(), Rc::clone(&ups), Rc::clone(&changed));
+            let links = Links::connect(kernel, "own".to_owned(), Rc::default(), move |event| {
+                let kind = match event {
+                    LinkEvent::Up(..) => "up",
+                    LinkEvent::IopubUp => "iopub",
+                    _ => return,
+                };
+                ups.borrow_mut().push(format!("{name} {kind}"));
+                changed.notify_one();
+            });
+            links.open(&ClientId::new("c".into()), Channel::Shell);
+            links
+        };
+        let living = Process::current();
+        let mut ended = living.clone();
+        ended.start_time += 1;
+        let _old = links("old", ended);
+        while ups.borrow().is_empty() {
+            changed.notified().await;
+        }
+        let _new = links("new", living);
+        while !ups.borrow().contains(&"new up".to_owned()) {
+            changed.notified().await;
+        }
+        assert!(!ups.borrow().contains(&"old up".to_owned()), "{ups:?}");
     }
 }

@@ -43,6 +43,8 @@ mod stop;
 mod storage;
 mod stored_outputs;
 mod target;
+#[cfg(test)]
+mod tests;
 mod vscode_restart;
 mod watch;
 

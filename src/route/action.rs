@@ -88,8 +88,9 @@ pub enum Action {
     ExitWithKernel(Ending),
     /// Add to the journal that this front end's user pressed Stop.
     JournalInterrupt {
-        /// How many of its own cells were withdrawn; the kernel was interrupted where there were none.
-        withdrawn: usize,
+        /// The ids of the requests of its own cells that were withdrawn; the kernel was interrupted where there were
+        /// none.
+        withdrawn: Vec<String>,
     },
 }
 

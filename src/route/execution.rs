@@ -23,7 +23,7 @@ pub struct ExecutionProgress {
     pub username: String,
     /// The notebook cell's id, where the front end sends it.
     pub cell: Option<String>,
-    /// The source; only in the steps `Sent` and `BegunOutside`.
+    /// The source; only in the steps `Queued`, `Sent` and `BegunOutside`.
     pub code: Option<String>,
     /// Whether the code is a person's cell: front ends run code of their own with `store_history:false`.
     /// Cells from outside this front end count as a person's.
@@ -33,6 +33,8 @@ pub struct ExecutionProgress {
 /// A step of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// A cell of a client of this front end waits here until another client's cell has ended.
+    Queued,
     /// A client of this front end has sent a cell to the kernel.
     Sent,
     /// The kernel has begun a cell that a client outside this front end sent.
@@ -51,8 +53,9 @@ pub enum Phase {
 }
 
 impl ExecutionProgress {
-    /// Returns the `Sent` step of a client's request, with its code; `None` for silent code.
-    pub(super) fn sent(
+    /// Returns the `Queued` or `Sent` step of a client's request, with its code; `None` for silent code.
+    pub(super) fn with_code(
+        phase: Phase,
         generation: u64,
         key: &Key,
         request: &Request,
@@ -66,7 +69,7 @@ impl ExecutionProgress {
             cell: cell_id(message.metadata()),
             store_history: execute.store_history.unwrap_or(true),
             code: Some(execute.code),
-            ..Self::of(Phase::Sent, generation, key, request)
+            ..Self::of(phase, generation, key, request)
         })
     }
 

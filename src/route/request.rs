@@ -51,6 +51,8 @@ pub(super) struct Request {
     pub(super) sent: bool,
     /// Whether the journal has its beginning but not its end.
     pub(super) journalled: bool,
+    /// Whether its wait in the execution queue is in the journal.
+    pub(super) queued: bool,
     pub(super) busy: bool,
     pub(super) idle: bool,
     /// When its reply arrived.
@@ -110,6 +112,7 @@ impl Request {
             answer: Answer::default(),
             sent: false,
             journalled: false,
+            queued: false,
             busy: false,
             idle: false,
             replied_at: None,
@@ -263,6 +266,13 @@ impl Requests {
     pub(super) fn set_journalled(&mut self, key: &Key) {
         if let Some(request) = self.get_mut(key) {
             request.journalled = true;
+        }
+    }
+
+    /// Records that the wait of a request in the execution queue is in the journal.
+    pub(super) fn set_queued(&mut self, key: &Key) {
+        if let Some(request) = self.get_mut(key) {
+            request.queued = true;
         }
     }
 

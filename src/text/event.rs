@@ -18,6 +18,7 @@ pub(crate) fn line(event: &Event) -> String {
 
 fn description(kind: &EventKind) -> String {
     match kind {
+        EventKind::Queued(start) => format!("waits for the kernel with {}", labels::label(start)),
         EventKind::Requested(start) => format!("asked the kernel to run {}", labels::label(start)),
         EventKind::BegunOutside(start) => format!("the kernel runs {}", labels::label(start)),
         EventKind::Prompted { prompt, .. } => format!("was asked for input: {prompt}"),
@@ -33,7 +34,7 @@ fn description(kind: &EventKind) -> String {
         EventKind::Stopped => "shut the kernel down".to_owned(),
         EventKind::Died { reason, .. } => format!("the kernel died: {reason}"),
         EventKind::Interrupted => "interrupted the kernel".to_owned(),
-        EventKind::Withdrew { cells } => format!("withdrew {}", super::count(*cells, "cell")),
+        EventKind::Withdrew { cells, .. } => format!("withdrew {}", super::count(*cells, "cell")),
         EventKind::Moved { from } => format!("moved the notebook from {from}"),
         EventKind::Edited(change) => changes(change),
         EventKind::Saved(change) => format!("saved: {}", changes(change)),

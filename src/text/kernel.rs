@@ -200,6 +200,12 @@ pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
     if !status.shared_by.is_empty() {
         lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
     }
+    lines.extend(
+        kernel
+            .waits
+            .iter()
+            .map(|it| format!("  waits: {}", it.text)),
+    );
     lines
 }
 

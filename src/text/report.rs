@@ -91,6 +91,9 @@ impl Report<'_> {
         let job = &answer.record;
         let id = &job.id;
         let has_output = answer.runs().iter().any(|result| result.summary.is_some());
+        for waits in &answer.waits {
+            self.note(format!("waits: {}", waits.text));
+        }
         if let Some(until) = &answer.until {
             match (&until.matched, answer.left) {
                 (Some(line), _) => {

@@ -50,6 +50,8 @@ pub(super) struct ActorSummary {
     /// The executions that have ended, and their outcomes.
     ran: Vec<(String, Option<Outcome>)>,
     runs: Option<(String, Timestamp)>,
+    /// The cell that waits at a front end's proxy.
+    waits: Option<(String, Timestamp)>,
     /// The changes of cells, one for each cell.
     cells: Vec<(ChangeKind, String)>,
     /// The kinds of other events, each with its count and its last time.
@@ -111,6 +113,14 @@ pub(super) fn summaries(
                 }
                 None
             }
+            EventKind::Queued(start) => {
+                let id = start.msg_id.as_str();
+                if beginning.is_some() || ends.contains_key(id) {
+                    continue;
+                }
+                summary.waits = Some((label(start), event.at));
+                None
+            }
             EventKind::Edited(change) | EventKind::Saved(change) => {
                 for change in &change.changes {
                     add_cell(&mut summary.cells, change.kind, change.cell.clone());
@@ -152,6 +162,7 @@ pub(super) fn summaries(
     // A running cell has ended with its kernel, even if its end is not in the journal.
     if let Some(end) = new_events.iter().rfind(is_end) {
         for other in &mut others {
+            other.waits.take_if(|(_, since)| *since <= end.at);
             if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
                 other.ran.push((label, None));
             }
@@ -233,6 +244,8 @@ impl ActorSummary {
             add_cell(&mut self.cells, kind, cell);
         }
         self.runs = later.runs.or(self.runs.take());
+        // The oldest one: those after it wait for it, too.
+        self.waits = self.waits.take().or(later.waits);
         for (kind, _, at) in later.events {
             match self
                 .events
@@ -264,6 +277,10 @@ impl ActorSummary {
         }
         if let Some((label, at)) = &self.runs {
             parts.push(format!("runs {label} since {}", clock(*at, zone)));
+        }
+        if let Some((label, at)) = &self.waits {
+            let at = clock(*at, zone);
+            parts.push(format!("waits for the kernel with {label} since {at}"));
         }
         for (kind, verb) in VERBS {
             let cells = self.cells.iter().filter(|(previous, _)| *previous == kind);
@@ -479,10 +496,32 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_cell_that_waits_is_named_until_it_is_sent_or_withdrawn() {
+        let mut events = vec![entry("queued", "1", HUMAN), entry("queued", "2", HUMAN)];
+        let waits = |events: &[Event]| entry_texts(events, &[], 1).concat();
+        assert!(
+            waits(&events).contains("human (VS Code) waits for the kernel with "),
+            "{}",
+            waits(&events)
+        );
+        events.push(done("2", HUMAN, "withdrawn"));
+        assert!(waits(&events).contains("waits for"), "{}", waits(&events));
+        events.push(entry("asked", "1", HUMAN));
+        assert!(!waits(&events).contains("waits for"), "{}", waits(&events));
+        // The end of the kernel ends the wait.
+        let mut ended = vec![entry("queued", "1", HUMAN)];
+        ended.push(entry("stopped", "", "bob"));
+        assert!(!waits(&ended).contains("waits for"), "{}", waits(&ended));
+    }
+
+    #[test]
     fn ones_own_doings_what_did_not_run_and_what_front_ends_run_for_themselves_are_not_told() {
         let startup = asked_with("1", "store_history", false.into());
         let mut withdrawn = entry("interrupted", "", HUMAN);
-        withdrawn.kind = EventKind::Withdrew { cells: 2 };
+        withdrawn.kind = EventKind::Withdrew {
+            cells: 2,
+            msg_ids: vec!["4".to_owned(), "5".to_owned()],
+        };
         let new_events = [
             startup,
             done("1", HUMAN, "ok"),

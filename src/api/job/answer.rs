@@ -13,6 +13,7 @@ use crate::api::envelope::Answer;
 use crate::api::output_fields::{OutputFields, Timing};
 use crate::api::output_files::OutputFiles;
 use crate::api::outputs::{self, Image, MOST_IMAGES, OutputText, TextOptions, UncutText};
+use crate::api::waiting::WaitingRequest;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::fold::{last_line, output, read_all};
 use crate::execution::follow::{FollowEnd, Followed};
@@ -45,6 +46,9 @@ pub struct JobAnswer {
     /// The job of that cell, if a job runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind_job: Option<BlockingJob>,
+    /// The cells of people that wait for the kernel meanwhile, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitingRequest>,
     /// What the caller should know besides.
     pub notes: Vec<String>,
     /// Which of the session's kernels runs it, once that is known.
@@ -317,6 +321,7 @@ impl JobAnswer {
             prompt: job.prompt.clone(),
             behind: job.behind.clone(),
             behind_job: BlockingJob::of(&position.folder, &job),
+            waits: position.waits,
             notes: job.notes.clone(),
             kernel_generation: job.generation,
             left,
@@ -382,6 +387,7 @@ pub(super) struct FollowPosition<'a> {
     pub(super) folder: JobFolder,
     pub(super) seen: Cursor,
     pub(super) waited: Duration,
+    pub(super) waits: Vec<WaitingRequest>,
 }
 
 impl RunResult {

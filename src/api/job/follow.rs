@@ -8,11 +8,13 @@ use super::observer::{JobObserver, PromptAnswer};
 use super::options::FollowOptions;
 use crate::api::caller::{Caller, DEFAULT_TIMEOUT};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::api::waiting::WaitingRequest;
 use crate::execution::follow::{
     FollowEnd, Followed, follow, wait_until_answered, wait_until_taken,
 };
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
+use crate::lifecycle::status::waiting_cells;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{JobFolder, JobState, RecorderRequest};
 
@@ -54,11 +56,22 @@ pub(in crate::api) async fn follow_job(
     let cells = followed.job.cells.iter();
     let over = cells.take_while(|cell| cell.status.is_some()).count();
     caller.has_followed(folder.clone(), Cursor { at, over });
+    let waits = match followed.job.state {
+        JobState::Done => Vec::new(),
+        _ => caller.project().map_or_else(
+            |_| Vec::new(),
+            |project| {
+                let waiting = waiting_cells(&project, &followed.job.session);
+                WaitingRequest::all(&project, waiting)
+            },
+        ),
+    };
     let position = FollowPosition {
         working_dir: &caller.working_dir,
         folder,
         seen,
         waited,
+        waits,
     };
     Ok(JobAnswer::of(
         followed,

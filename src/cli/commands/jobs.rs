@@ -81,7 +81,8 @@ impl Command for Jobs {
                 };
                 let answer = api::jobs(&context.caller, request).await?;
                 context.print(&answer, |answer| {
-                    let lines: Vec<_> = answer.jobs.iter().map(line).collect();
+                    let mut lines: Vec<_> = answer.jobs.iter().map(line).collect();
+                    lines.extend(answer.waits.iter().map(|it| format!("waits: {}", it.text)));
                     match lines.is_empty() {
                         true => print::line("no jobs"),
                         false => print::lines(&lines),

@@ -8,12 +8,14 @@ use serde_json::value::RawValue;
 use super::plan::PlannedCode;
 use super::state::Recorder;
 use crate::execution::category;
+use crate::execution::ending::Ending;
 use crate::execution::follow::should_be_recorded;
+use crate::execution::queue::{self, NextStep};
 use crate::execution::run::{FinishedRun, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
-use crate::project::FolderWatch;
 use crate::project::event::Outcome;
 use crate::project::jobs::{Job, JobFolder, JobState, RECORD};
+use crate::project::{FolderWatch, Session};
 use crate::task::causes::with_causes;
 
 /// How often to check whether an earlier job has begun, in any case.
@@ -61,10 +63,10 @@ impl Recorder<'_> {
         runner
     }
 
-    /// Waits until no earlier job of the same actor is in the kernel's queue: an actor's jobs run in the order in which
-    /// they were requested, also where they wait for another client's cell. An interrupt ends the wait.
+    /// Waits until no earlier job of the same actor is in the kernel's queue. An interrupt ends the wait, and so does the
+    /// end of the kernel for which the job was requested.
     async fn wait_for_earlier_jobs(&self) {
-        while let Some((folder, earlier)) = self.earlier_job() {
+        while let Some((earlier, folder)) = self.earlier_job() {
             let mut watch = FolderWatch::begin(&[folder.path()], POLL_PAUSE);
             let is_known = {
                 let job = self.job.borrow();
@@ -87,25 +89,38 @@ impl Recorder<'_> {
         }
     }
 
-    /// Returns the first of the same actor's earlier jobs that the kernel has not begun.
-    fn earlier_job(&self) -> Option<(JobFolder, Job)> {
-        let job = self.job.borrow();
+    /// Returns the first of the same actor's earlier jobs that the kernel has not begun, if this job waits for it.
+    fn earlier_job(&self) -> Option<(Job, JobFolder)> {
         if self.interrupted.get() {
             return None;
         }
-        let order = |job: &Job| (job.asked_at, job.id.clone());
-        let others = self.project.open_jobs().into_iter();
-        let others = others.filter(|folder| folder.id() != job.id);
-        let others = others.filter_map(|folder| Some((folder.read().ok()?, folder)));
-        let earlier = others.filter(|(other, folder)| {
-            other.state == JobState::Queued
-                && other.session == job.session
-                && other.actor() == job.actor()
-                && order(other) < order(&job)
-                && (folder.has_recorder() || !should_be_recorded(other))
-        });
-        let earlier = earlier.min_by_key(|(other, _)| order(other));
-        earlier.map(|(other, folder)| (folder, other))
+        let (_, session) = self.kernel().ok()?;
+        let open = self.project.open_jobs().into_iter();
+        let open = open.filter_map(|folder| Some((folder.read().ok()?, folder)));
+        let open =
+            open.filter(|(other, folder)| folder.has_recorder() || !should_be_recorded(other));
+        match queue::next_step(&self.job.borrow(), &session, open) {
+            NextStep::WaitFor(earlier) => Some(earlier),
+            NextStep::Send | NextStep::End => None,
+        }
+    }
+
+    /// Returns the session for whose kernel the job was requested, and its key.
+    fn kernel(&self) -> Result<(String, Session), RunError> {
+        let job = self.job.borrow();
+        let key = self.project.current_key(&job.session);
+        let state = self.project.state()?;
+        let session = recorded(&state, self.project, &key);
+        let session = session.ok_or_else(|| RunError::ended(&key, None))?;
+        // A notebook that uses another one's kernel by now has ended its own.
+        let has_own = state.owner_key(&key) == key;
+        match job.for_generation {
+            Some(generation) if !has_own || !queue::has_kernel(&session, Some(generation)) => {
+                let ending = Ending::of_generation(&key, Some(&session), generation);
+                Err(RunError::of(&ending, &session))
+            }
+            _ => Ok((key, session)),
+        }
     }
 
     async fn run_one(
@@ -127,12 +142,8 @@ impl Recorder<'_> {
         let joined = match runner {
             Some(joined) => joined,
             None => {
-                let (key, by) = {
-                    let job = self.job.borrow();
-                    (job.session.clone(), job.actor())
-                };
-                let session = recorded(&self.project.state()?, self.project, &key);
-                let session = session.ok_or_else(|| RunError::ended(&key, None))?;
+                let (key, session) = self.kernel()?;
+                let by = self.job.borrow().actor();
                 let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
                 self.job(|job| job.generation = Some(joined.generation()));
                 joined.is_of(&self.job.borrow());

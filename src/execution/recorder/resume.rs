@@ -78,14 +78,10 @@ impl Recorder<'_> {
             let ended = ended.filter(|ended| Some(ended.generation) == generation)?;
             Some(Ending::recorded(&key, ended))
         };
+        let generation = generation.unwrap_or_default();
         let session = match session {
-            Some(session) if Some(session.generation) == generation => session,
-            other => {
-                let recorded = other.as_ref().and_then(ended);
-                return Err(
-                    recorded.unwrap_or_else(|| Ending::died("the kernel was replaced since", None))
-                );
-            }
+            Some(session) if session.generation_to_use() == generation => session,
+            other => return Err(Ending::of_generation(&key, other.as_ref(), generation)),
         };
         let joined = Runner::join(self.project, &key, &session, &by, None).await;
         if joined.is_ok() {

@@ -28,7 +28,7 @@ pub use call::ToolCall;
 pub use change::{CellStep, NotebookChange, OverwrittenEdit};
 pub use follower::EventFollower;
 pub use journal::Journal;
-pub use present::{Present, RunningExecution};
+pub use present::{Present, RunningExecution, WaitingCell};
 pub use reader::{Events, Position};
 
 /// One event of a session's kernel or of its notebook.
@@ -66,6 +66,9 @@ pub struct Event {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
+    /// A front end's cell waits at its proxy until another client's cell has ended. The proxy then sends it, which is
+    /// a [`EventKind::Requested`], or the wait ends with a [`EventKind::Done`].
+    Queued(ExecutionStart),
     /// A client of `nb` or of a proxy sent an execute request.
     #[serde(rename = "asked")]
     Requested(ExecutionStart),
@@ -112,6 +115,9 @@ pub enum EventKind {
     Withdrew {
         /// The number of cells.
         cells: usize,
+        /// The ids of their requests; none in events of earlier versions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        msg_ids: Vec<String>,
     },
     /// `nb mv` moved the notebook, which has the event's key since.
     Moved {
@@ -195,7 +201,7 @@ pub enum Outcome {
     Error,
     /// An interrupt ended it.
     Interrupted,
-    /// It was not run, since a cell before it in the kernel's queue had failed.
+    /// It was not run, since a cell before it in the kernel's queue had failed, or since the kernel ended before.
     Aborted,
     /// It was withdrawn before the kernel began with it.
     Withdrawn,
@@ -237,7 +243,9 @@ impl Event {
     /// Returns the id of the request that the event is about, if it is an execution's.
     pub fn msg_id(&self) -> Option<&str> {
         match &self.kind {
-            EventKind::Requested(start) | EventKind::BegunOutside(start) => Some(&start.msg_id),
+            EventKind::Queued(start)
+            | EventKind::Requested(start)
+            | EventKind::BegunOutside(start) => Some(&start.msg_id),
             EventKind::Done(end) => Some(&end.msg_id),
             EventKind::Prompted { msg_id, .. } | EventKind::Answered { msg_id } => Some(msg_id),
             _ => None,
@@ -304,7 +312,11 @@ impl Event {
             event.by = Some(name.to_owned());
         }
         match &mut event.kind {
-            EventKind::Requested(start) | EventKind::BegunOutside(start) if !keeps_code => {
+            EventKind::Queued(start)
+            | EventKind::Requested(start)
+            | EventKind::BegunOutside(start)
+                if !keeps_code =>
+            {
                 start.code = None;
             }
             EventKind::Peeked { code } if !keeps_code => *code = None,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Event, EventKind, Outcome, requests};
+use super::{Event, EventKind, ExecutionStart, Outcome, requests};
 use crate::project::folder::Project;
 
 /// An execution whose end is not in the journal.
@@ -27,6 +27,29 @@ pub struct RunningExecution {
     pub prompt: Option<String>,
 }
 
+impl RunningExecution {
+    fn of(start: ExecutionStart, by: Option<String>, since: Timestamp) -> Self {
+        Self {
+            msg_id: start.msg_id,
+            by,
+            cell: start.cell,
+            code: start.code,
+            job: start.job,
+            since,
+            prompt: None,
+        }
+    }
+}
+
+/// A front end's cell that its proxy has not sent to the kernel yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingCell {
+    /// The key of its notebook.
+    pub notebook: String,
+    /// The request.
+    pub request: RunningExecution,
+}
+
 /// The present state of a session's kernel according to the journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Present {
@@ -36,6 +59,8 @@ pub struct Present {
     /// The requests queued behind it, oldest first, without code that front ends run for
     /// themselves.
     pub queued: Vec<RunningExecution>,
+    /// The cells that wait at the proxies of front ends, oldest first. A proxy that was killed leaves its own here.
+    pub waiting: Vec<WaitingCell>,
     /// When something last happened.
     pub last: Option<Timestamp>,
 }
@@ -74,7 +99,7 @@ const RACE: SignedDuration = SignedDuration::from_secs(1);
 /// writes at once, but an observer writes when it reads the kernel's messages, perhaps after the end.
 fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
     let mut present = Present::default();
-    let (mut ended, mut aborted) = (HashSet::new(), HashSet::new());
+    let (mut ended, mut aborted, mut sent) = (HashSet::new(), HashSet::new(), HashSet::new());
     // The last question of each cell; `None` if it is answered.
     let mut prompts: HashMap<String, Option<String>> = HashMap::new();
     // Whether an observer saw the running request begin; without that it may still be in the queue.
@@ -100,9 +125,18 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             };
             list.insert(end.msg_id.clone());
         }
+        let notebook = event.notebook().to_owned();
         let (start, is_from_sender) = match event.kind {
             EventKind::Requested(start) => (start, true),
             EventKind::BegunOutside(start) => (start, false),
+            EventKind::Queued(start) => {
+                let id = &start.msg_id;
+                if !sent.contains(id) && !ended.contains(id) && !aborted.contains(id) {
+                    let request = RunningExecution::of(start, event.by, event.at);
+                    present.waiting.push(WaitingCell { notebook, request });
+                }
+                continue;
+            }
             EventKind::Prompted { msg_id, prompt } => {
                 prompts.entry(msg_id).or_insert(Some(prompt));
                 continue;
@@ -113,6 +147,9 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             }
             _ => continue,
         };
+        if is_from_sender {
+            sent.insert(start.msg_id.clone());
+        }
         let has_ended = ended.contains(&start.msg_id);
         if start.alone || (is_from_sender && has_ended) {
             from = from.max(event.at.checked_sub(RACE).ok());
@@ -134,16 +171,12 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
                 !is_same
             }
         };
+        let is_cell = start.store_history;
         let cell = RunningExecution {
             prompt: prompts.get(&start.msg_id).cloned().flatten(),
-            msg_id: start.msg_id,
-            by: event.by,
-            cell: start.cell,
-            code: start.code,
-            job: start.job,
-            since: event.at,
+            ..RunningExecution::of(start, event.by, event.at)
         };
-        if is_from_sender && start.store_history {
+        if is_from_sender && is_cell {
             present.queued.push(cell.clone());
         }
         if is_running {
@@ -154,13 +187,17 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         present.queued.retain(|cell| cell.msg_id != running.msg_id);
     }
     present.queued.reverse();
+    present.waiting.reverse();
     present
 }
 
 /// Returns whether an event counts as use of the kernel.
 fn is_activity(event: &Event) -> bool {
     match event.kind {
-        EventKind::Requested(_) | EventKind::BegunOutside(_) | EventKind::Done(_) => true,
+        EventKind::Queued(_)
+        | EventKind::Requested(_)
+        | EventKind::BegunOutside(_)
+        | EventKind::Done(_) => true,
         EventKind::Prompted { .. } | EventKind::Answered { .. } => true,
         EventKind::Opened | EventKind::Restarted => true,
         EventKind::Interrupted | EventKind::Withdrew { .. } => true,
@@ -283,6 +320,37 @@ mod tests {
         events.push(event("asked", "5", "eve"));
         events.push(done("5", "aborted"));
         assert_eq!(queued(&events), ["2"]);
+    }
+
+    #[test]
+    fn a_cell_waits_until_it_is_sent_or_its_wait_ends() {
+        let waiting = |events: &[Event]| {
+            let present = present(events.iter().rev().cloned(), 2);
+            let waiting = present.waiting.into_iter();
+            waiting.map(|it| it.request.msg_id).collect::<Vec<_>>()
+        };
+        let by = "human (VS Code)";
+        let mut events = vec![
+            before("queued", "0", by),
+            alone("1", "claude"),
+            event("queued", "2", by),
+            event("queued", "3", by),
+            event("queued", "4", by),
+        ];
+        assert_eq!(waiting(&events), ["2", "3", "4"]);
+        assert_eq!(running(&events), is("1", "claude"));
+        assert!(queued(&events).is_empty());
+        let withdrew =
+            json!({"event": "withdrew", "generation": 2, "by": by, "cells": 1, "msg_ids": ["3"]});
+        events.extend([done("3", "withdrawn"), fixtures::event(withdrew)]);
+        assert_eq!(waiting(&events), ["2", "4"]);
+        assert_eq!(running(&events), is("1", "claude"));
+        events.extend([done("1", "ok"), event("asked", "2", by)]);
+        assert_eq!(waiting(&events), ["4"]);
+        assert_eq!(running(&events), is("2", by));
+        events.extend([done("4", "aborted"), done("2", "ok")]);
+        assert!(waiting(&events).is_empty());
+        assert_eq!(running(&events), None);
     }
 
     #[test]

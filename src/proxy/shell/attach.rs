@@ -225,7 +225,7 @@ impl Shell {
         }
         let unsent = self.take_unsent();
         self.links.take();
-        self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, ending, unsent));
+        self.route(|bridge, now| bridge.leave_kernel(now, ending, unsent));
     }
 
     /// Attaches to a session. The caller resolves its kernel next.

@@ -140,20 +140,21 @@ impl Bridge {
     ) {
         let withdrawn = self.withdraw(target);
         if let Some((message, _)) = request
-            && withdrawn == 0
+            && withdrawn.is_empty()
             && target.is_some_and(|target| self.has_ended(target))
         {
             self.out.log(Note::LateInterrupt(id.clone()));
             return self.answer_interrupt(id, message);
         }
-        self.out.log(match withdrawn {
+        self.out.log(match withdrawn.len() {
             0 => Note::Interrupt(id.clone()),
             count => Note::Withdrawal {
                 client: id.clone(),
                 count,
             },
         });
-        if withdrawn > 0 || self.kernel().is_live() {
+        let is_interrupt = withdrawn.is_empty();
+        if !is_interrupt || self.kernel().is_live() {
             self.out.push(Action::JournalInterrupt { withdrawn });
         }
         let by_message = matches!(
@@ -164,12 +165,12 @@ impl Bridge {
             }
         );
         match request {
-            Some((message, header)) if withdrawn == 0 && by_message => {
+            Some((message, header)) if is_interrupt && by_message => {
                 let key = self.track(Channel::Control, id, message, header);
                 self.forward(Channel::Control, id, key, message.clone());
             }
             request => {
-                if withdrawn == 0 {
+                if is_interrupt {
                     self.interrupt_kernel();
                 }
                 if let Some((message, _)) = request {

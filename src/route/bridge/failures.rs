@@ -8,6 +8,9 @@ use crate::route::synthetic;
 use crate::route::timer::Timer;
 use crate::route::{Action, Ending, Kernel, Note};
 
+/// The name of the error of a cell that its user has withdrawn: Jupyter's for an interrupt.
+pub(super) const WITHDRAWN: &str = "KeyboardInterrupt";
+
 impl Bridge {
     /// Ends each of the chosen requests with an error.
     pub(super) fn fail(&mut self, ending: &Ending, chosen: impl Fn(&Request) -> bool) {
@@ -45,8 +48,14 @@ impl Bridge {
     /// Sends busy, error, reply and idle, except those that the client already has.
     fn send_failure(&mut self, ending: &Ending, key: &Key, request: &Request) {
         let parent = request.header.clone();
-        if request.journalled {
-            self.journal_end(key, request, "error".into());
+        if request.journalled || request.queued {
+            let status = match request.sent {
+                _ if ending.name == WITHDRAWN => "withdrawn",
+                true => "error",
+                // The kernel never got it.
+                false => "aborted",
+            };
+            self.journal_end(key, request, status.into());
         }
         if !request.busy {
             self.out.publish_busy(parent.clone());

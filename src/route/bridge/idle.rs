@@ -8,6 +8,7 @@
 use serde_json::json;
 
 use super::Bridge;
+use super::failures::WITHDRAWN;
 use crate::route::dropped;
 use crate::route::execution::ExecutionProgress;
 use crate::route::execution_queue::{InterruptTarget, Running};
@@ -193,20 +194,20 @@ impl Bridge {
 
     // ---- interrupts
 
-    /// Withdraws the cells of this front end that have not begun, where something else runs. Returns how many
-    /// there were.
+    /// Withdraws the cells of this front end that have not begun, where something else runs. Returns the ids of their
+    /// requests.
     ///
     /// These are the cells of all its clients: a Jupyter server sends interrupts as another client than the
     /// window whose cells they are meant for. Where there is a `target`, only its cells are withdrawn.
-    pub(super) fn withdraw(&mut self, target: Option<&InterruptTarget>) -> usize {
+    pub(super) fn withdraw(&mut self, target: Option<&InterruptTarget>) -> Vec<String> {
         let ending = Ending::new(
-            "KeyboardInterrupt",
+            WITHDRAWN,
             "stopped while it waited for another's cell: it did not run",
         );
         let mut waiting = self.withdrawable();
         waiting.retain(|key| target.is_none_or(|target| target.cells.contains(key)));
         if waiting.is_empty() {
-            return 0;
+            return Vec::new();
         }
         for key in &waiting {
             let Some(request) = self.requests.get(key) else {
@@ -228,20 +229,8 @@ impl Bridge {
             }
         }
         self.release_all();
-        waiting.len()
-    }
-
-    /// Returns the cells that wait here until another client's cell has ended.
-    pub(super) fn waiting_cells(&self) -> Vec<Key> {
-        let mut keys = self.requests.keys(|request| !request.sent);
-        keys.retain(|key| {
-            let request = self.requests.get(key);
-            request.is_some_and(|request| {
-                self.queue
-                    .must_wait(&request.client, Some(key), &self.requests)
-            })
-        });
-        keys
+        let ids = waiting.iter().map(|key| key.msg_id().to_owned());
+        ids.collect()
     }
 
     /// Returns the cells of this front end that have not begun, where something else runs.

@@ -28,7 +28,7 @@ use super::dropped::DroppedMessages;
 use super::execution_queue::ExecutionQueue;
 use super::kernel::{Ending, Kernel};
 use super::output::Output;
-use super::request::Requests;
+use super::request::{Request, Requests};
 use super::resolution::NotebookResolution;
 use super::settings::{FrontEnd, Policies, Settings};
 use super::stored_answers::StoredAnswers;
@@ -173,14 +173,38 @@ impl Bridge {
     /// Takes a change of the kernel's state.
     ///
     /// `ending` says how the previous generation ended, if there was one; clients whose requests were under
-    /// way get it as an error. `unsent` are the messages that were not wholly written to that generation, in
-    /// order: they wait for the next one.
+    /// way get it as an error, and so do those whose code was meant for the variables that are gone. `unsent` are the
+    /// messages that were not wholly written to that generation, in order: those that are no code wait for the next one.
     pub fn set_kernel(
         &mut self,
         now: Now,
         kernel: Kernel,
         ending: &Ending,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        self.change_kernel(now, kernel, ending, unsent, |request| {
+            !request.sent && request.msg_type == "execute_request"
+        });
+    }
+
+    /// Leaves a kernel that was only assumed: the front end has named another notebook. What was not wholly written to
+    /// the kernel, which goes on, was meant for the kernel of that notebook.
+    pub fn leave_kernel(
+        &mut self,
+        now: Now,
+        ending: &Ending,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+    ) {
+        self.change_kernel(now, Kernel::Awaited, ending, unsent, |_| false);
+    }
+
+    fn change_kernel(
+        &mut self,
+        now: Now,
+        kernel: Kernel,
+        ending: &Ending,
+        unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+        fails_unsent: impl Fn(&Request) -> bool,
     ) {
         self.set_now(now);
         if kernel == *self.kernel() || self.attendance == Attendance::Exited {
@@ -196,7 +220,7 @@ impl Bridge {
             return self.end_with_kernel(ending);
         }
         if self.kernel().is_live() {
-            self.end_generation(ending, unsent);
+            self.end_generation(ending, unsent, fails_unsent);
         }
         self.kernel.replace_kernel(kernel);
         self.queue.clear();
@@ -226,11 +250,13 @@ impl Bridge {
         }
     }
 
-    /// Ends a generation: requests that were sent to it fail; those that it never got wait for the next one.
+    /// Ends a generation: requests that were sent to it fail, and of those that it never got the chosen ones; the rest
+    /// waits for the next one.
     fn end_generation(
         &mut self,
         ending: &Ending,
         unsent: impl IntoIterator<Item = (ClientId, Channel, Verified)>,
+        fails_unsent: impl Fn(&Request) -> bool,
     ) {
         // The caller may report the change before it has polled all actions.
         let unpolled = self.kernel.take_unsent(&mut self.out, |_, _| true);
@@ -239,8 +265,7 @@ impl Bridge {
         let unsent = unsent.into_iter().chain(unpolled);
         self.put_back(unsent.filter(|(_, channel, _)| *channel != Channel::Stdin));
         self.clients.drop_input(&mut self.out);
-        // A cell that waited for another client's cell was meant for the variables that are gone.
-        for key in self.waiting_cells() {
+        for key in self.requests.keys(fails_unsent) {
             self.take_held(&key);
             self.fail_one(ending, &key);
         }

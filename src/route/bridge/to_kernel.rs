@@ -159,6 +159,16 @@ impl Bridge {
         if can_send && !must_wait && self.kernel.is_usable() {
             return self.send(channel, id, key.as_ref(), message);
         }
+        if let Some(key) = key.as_ref().filter(|_| must_wait) {
+            let generation = self.kernel.generation();
+            let step = self.requests.get(key).and_then(|request| {
+                ExecutionProgress::with_code(Phase::Queued, generation, key, request, &message)
+            });
+            if let Some(step) = step {
+                self.requests.set_queued(key);
+                self.out.push(Action::Journal(step));
+            }
+        }
         self.clients
             .hold(&mut self.out, id, channel, key.clone(), message);
         if let Some(key) = key.filter(|_| must_wait) {
@@ -191,7 +201,8 @@ impl Bridge {
             let generation = self.kernel.generation();
             if request.msg_type == "execute_request"
                 && !request.journalled
-                && let Some(step) = ExecutionProgress::sent(generation, key, request, &message)
+                && let Some(step) =
+                    ExecutionProgress::with_code(Phase::Sent, generation, key, request, &message)
             {
                 self.requests.set_journalled(key);
                 self.out.push(Action::Journal(step));

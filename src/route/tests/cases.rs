@@ -148,9 +148,10 @@ fn a_cell_whose_kernel_dies_ends_with_a_readable_error_and_the_next_one_waits() 
 }
 
 #[test]
-fn unsent_requests_go_to_the_next_kernel_in_order() {
+fn unsent_requests_that_are_no_code_go_to_the_next_kernel_in_order() {
     let (mut bridge, client, now) = linked(Interrupt::Message);
-    let sent: Vec<_> = ["1", "2"].map(|id| request("execute_request", id)).into();
+    let types = ["complete_request", "execute_request", "inspect_request"];
+    let sent = types.map(|msg_type| request(msg_type, msg_type));
     for message in &sent {
         bridge.client_message(now, Channel::Shell, &client, message.clone());
     }
@@ -191,8 +192,8 @@ fn unsent_requests_go_to_the_next_kernel_in_order() {
         actions(&mut bridge),
         [
             "iopub idle",
-            "kernel c shell execute_request",
-            "kernel c shell execute_request"
+            "kernel c shell complete_request",
+            "kernel c shell inspect_request"
         ]
     );
 }

@@ -454,9 +454,7 @@ fn a_cell_that_names_another_notebook_than_the_default_runs_on_that_notebooks_ke
         action,
         Some(Action::ResolveNotebook { notebook: Some(_) })
     ));
-    fixture
-        .bridge
-        .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
+    fixture.bridge.leave_kernel(fixture.now, &ending(), []);
     let actions = fixture.actions();
     assert!(
         !actions.iter().any(|action| action.contains("execute_re")),

@@ -118,7 +118,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::Leave { restart } => Some(if restart { "restart" } else { "leave" }.into()),
             Action::ResolveNotebook { notebook } => Some(format!("resolve {notebook:?}")),
             Action::Revive { client } => Some(format!("revive {client}")),
-            Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {withdrawn}")),
+            Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {}", withdrawn.len())),
             Action::WidgetsVersion { version } => Some(format!("widgets {version}")),
             Action::ExitWithKernel(ending) => Some(format!("exit {}", ending.name)),
             Action::SessionSeen { .. } | Action::IdleLost { .. } => None,

@@ -8,6 +8,9 @@ const CELL_SENT: [&str; 2] = [
     "kernel c shell execute_request",
 ];
 
+/// The journal entry when a client's cell begins to wait.
+const CELL_QUEUED: &str = "journal Queued Some(\"1+1\")";
+
 /// The journal entry when the agent's cell has ended.
 const AGENT_CELL_ENDED: &str = "journal EndedOutside { raised: false } None";
 
@@ -26,7 +29,10 @@ fn a_cell_waits_until_another_clients_cell_has_ended() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.send_cell("c", "1");
     // The proxy asks, in order to notice an `idle` that is lost.
-    assert_eq!(fixture.actions(), ["kernel own shell kernel_info_request"]);
+    assert_eq!(
+        fixture.actions(),
+        [CELL_QUEUED, "kernel own shell kernel_info_request"]
+    );
     fixture.send("c", Channel::Shell, "complete_request", "2", &json!({}));
     assert!(
         fixture.actions().is_empty(),
@@ -127,7 +133,7 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
     fixture.advance(Duration::from_secs(600));
     assert_eq!(
         fixture.actions(),
-        ["kernel own shell kernel_info_request"],
+        [CELL_QUEUED, "kernel own shell kernel_info_request"],
         "the agent's cell still runs"
     );
     fixture.send_cell("c", "2");
@@ -167,7 +173,7 @@ fn a_cell_waits_for_one_that_began_before_the_proxy_subscribed() {
     fixture.advance(Duration::from_millis(300));
     fixture.actions();
     fixture.send_cell("c", "1");
-    assert!(fixture.actions().is_empty());
+    assert_eq!(fixture.actions(), [CELL_QUEUED]);
     fixture.publish_status("agent", "a1", "idle");
     assert_eq!(
         fixture.actions(),
@@ -187,6 +193,7 @@ fn the_first_interrupt_withdraws_waiting_cells_and_the_next_one_interrupts_the_k
         "iopub busy",
         // The cell's earlier outputs are cleared.
         "iopub clear_output",
+        "journal Ended(\"withdrawn\") None",
         "iopub error",
         "client shell execute_reply",
         "iopub idle",
@@ -286,7 +293,8 @@ fn a_waiting_cell_does_not_run_on_the_kernel_after_a_restart() {
         .bridge
         .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
     let actions = fixture.actions();
-    for expected in ["iopub error", "client shell execute_reply"] {
+    let ended = "journal Ended(\"aborted\") None";
+    for expected in ["iopub error", "client shell execute_reply", ended] {
         assert!(actions.contains(&expected.to_owned()), "{actions:?}");
     }
     // One that was sent since is meant for the next kernel.
@@ -300,6 +308,65 @@ fn a_waiting_cell_does_not_run_on_the_kernel_after_a_restart() {
     );
     let is_cell = |action: &&String| *action == CELL_SENT[1];
     assert_eq!(actions.iter().filter(is_cell).count(), 1, "{actions:?}");
+}
+
+#[test]
+fn no_code_that_an_ended_kernel_never_got_runs_on_the_next_one() {
+    // Nothing is sent before iopub is proven.
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    let live = Kernel::Live {
+        generation: 1,
+        interrupt: Interrupt::Message,
+        info: None,
+    };
+    fixture.bridge.set_kernel(fixture.now, live, &ending(), []);
+    fixture.connect("c");
+    fixture.send_cell("c", "1");
+    let content = json!({ "code": "x", "store_history": false });
+    fixture.send("c", Channel::Shell, "execute_request", "2", &content);
+    fixture.send("c", Channel::Shell, "complete_request", "3", &json!({}));
+    fixture.actions();
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
+    let failed = fixture.actions();
+    let count =
+        |actions: &[String], action: &str| actions.iter().filter(|it| *it == action).count();
+    let reply = "client shell execute_reply";
+    assert_eq!(count(&failed, reply), 2, "{failed:?}");
+    fixture.start_kernel(2);
+    fixture.connect("c");
+    let sent = fixture.actions();
+    assert_eq!(
+        count(&sent, "kernel c shell execute_request"),
+        0,
+        "{sent:?}"
+    );
+    assert_eq!(
+        count(&sent, "kernel c shell complete_request"),
+        1,
+        "{sent:?}"
+    );
+    // One that is in the outbox of the kernel's socket.
+    fixture.send("c", Channel::Shell, "execute_request", "4", &content);
+    fixture.actions();
+    let id = ClientId::new("c".into());
+    let unsent = message("execute_request", "4", "c", "{}".into(), &content);
+    let unsent = [(id, Channel::Shell, unsent)];
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Awaited, &ending(), unsent);
+    let failed = fixture.actions();
+    assert_eq!(count(&failed, reply), 1, "{failed:?}");
+    fixture.start_kernel(3);
+    fixture.connect("c");
+    let sent = fixture.actions();
+    assert_eq!(
+        count(&sent, "kernel c shell execute_request"),
+        0,
+        "{sent:?}"
+    );
+    assert_eq!(fixture.bridge.outstanding(), 0);
 }
 
 #[test]

@@ -4,5 +4,6 @@ mod batch;
 mod naming;
 mod restarts;
 mod revival;
+mod waiting;
 
 const SHARED: &str = "nb-shared";

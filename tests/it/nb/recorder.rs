@@ -260,24 +260,57 @@ fn a_kernel_that_somebody_else_restarts_in_mid_cell_leaves_what_was_printed() {
     assert!(all_text(&world, 0).starts_with("before\n"));
 }
 
-#[test]
-fn a_job_that_waits_before_a_restart_or_shutdown_is_told_of_it() {
-    for (action, done) in [("restart", "restarted"), ("shutdown", "shut down")] {
-        let world = notebook(&[GATE]);
-        let first = begin(&world, &["0"]);
-        wait_for_output(&world, &first, "before");
-        let waits = nb(&world, ["run", "--detach", "--json", "1"]).ended(0);
-        let waits = waits.json()["job"].as_str().expect("an id").to_owned();
-        until("it waits behind the cell", || {
-            let output = nb(&world, ["wait", &waits, "--timeout", "0.01"]);
-            output.stderr.contains("behind").then_some(())
+/// Ends the kernel beside a running cell and four jobs that wait. None of them runs, not even on the next kernel, and
+/// each says why.
+fn end_beside_waiting_jobs(says: &str, end: impl Fn(&World)) {
+    let world = notebook(&[GATE]);
+    let first = begin(&world, &["0"]);
+    wait_for_output(&world, &first, "before");
+    let waiting = [1, 2, 3, 4].map(|number| {
+        let code = format!("open('ran', 'a').write('{number}')");
+        let begun = nb(&world, ["run", "--detach", "--json", &code]).ended(0);
+        begun.json()["job"].as_str().expect("an id").to_owned()
+    });
+    for job in &waiting {
+        record(&world, job, "it waits behind the cell", |job| {
+            job["behind"].is_string()
         });
-        nb(&world, [action, "a.ipynb", "--as", "bob", "--force"]).ended(0);
-        nb(&world, ["wait", &waits])
+    }
+    end(&world);
+    let python = crate::python::interpreter();
+    let open = ["open".as_ref(), "a.ipynb".as_ref(), "--python".as_ref()];
+    nb(&world, open.into_iter().chain([python.as_os_str()])).ended(0);
+    for job in &waiting {
+        nb(&world, ["wait", job])
             .ended(6)
-            .with(&format!("the kernel was {done} by bob"))
+            .with(says)
+            .with("Its variables are gone.")
             .with("it was not run");
     }
+    assert!(!world.project().join("ran").exists());
+    nb(&world, ["run", "'next'"]).ended(0).with("next");
+}
+
+#[test]
+fn jobs_that_wait_before_a_restart_do_not_run_after_it() {
+    end_beside_waiting_jobs("the kernel was restarted by bob", |world| {
+        nb(world, ["restart", "a.ipynb", "--as", "bob", "--force"]).ended(0);
+    });
+}
+
+#[test]
+fn jobs_that_wait_before_a_shutdown_do_not_run_after_it() {
+    end_beside_waiting_jobs("the kernel was shut down by bob", |world| {
+        nb(world, ["shutdown", "a.ipynb", "--as", "bob", "--force"]).ended(0);
+    });
+}
+
+#[test]
+fn jobs_that_wait_before_a_kernel_dies_do_not_run_on_the_next_one() {
+    end_beside_waiting_jobs("the kernel of a.ipynb was killed at", |world| {
+        let status = nb(world, ["status", "a.ipynb", "--json"]).json();
+        kill(pid(&status["sessions"][0]));
+    });
 }
 
 #[test]

@@ -73,6 +73,8 @@ struct RequestRecord {
     idles: usize,
     errors: usize,
     reached: bool,
+    /// The generation of the kernel for which it was made, if it is code.
+    generation: Option<u64>,
     /// Whether its client was forgotten before it ended.
     forgotten: bool,
 }
@@ -352,6 +354,9 @@ impl ChaosWorld {
             idles: 0,
             errors: 0,
             reached: false,
+            // Without a kernel it is for the next one.
+            generation: (msg_type == "execute_request")
+                .then_some(self.generations + u64::from(self.kernel.is_none())),
             forgotten: false,
         });
         let now = self.now();
@@ -533,6 +538,10 @@ impl ChaosWorld {
             let record = &mut self.records[number];
             assert!(!record.reached, "m{number} reached a kernel twice");
             record.reached = true;
+            assert!(
+                record.generation.is_none_or(|it| it == self.generations),
+                "m{number} runs on a kernel for which it was not made"
+            );
             let before = self.reached.insert(socket_id.clone(), number);
             assert!(
                 before < Some(number),
@@ -602,9 +611,13 @@ impl ChaosWorld {
                     let unsent = self.take_unsent();
                     self.kernel = None;
                     let now = self.now();
-                    self.bridge
-                        .set_kernel(now, Kernel::Awaited, &ending(), unsent);
+                    self.bridge.leave_kernel(now, &ending(), unsent);
                     self.is_starting = true;
+                    // What the kernel has not got is for that of the named notebook.
+                    let unsent = self.records.iter_mut().filter(|it| !it.reached);
+                    unsent.for_each(|it| {
+                        it.generation = it.generation.map(|_| self.generations + 1);
+                    });
                 }
                 Action::Log(Note::Undeliverable {
                     client,

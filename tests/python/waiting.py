@@ -1,0 +1,112 @@
+"""A person's cell that waits behind an agent's: others see it, and it runs on no kernel but the one it waits for."""
+
+import json
+import os
+import pathlib
+import signal
+
+from launch import arguments, nb, say, until
+from window import Window, journal, session_of
+
+PYTHON = os.environ["NB_TEST_PYTHON"]
+NOTEBOOK = "t.ipynb"
+RAN = pathlib.Path("ran")
+CODE = f"open('{RAN}', 'w')"
+AGENT = ("--as", "ada")
+
+# What ends the kernel, and a word of the error that the person reads.
+ENDS = {
+    "restart": (lambda: nb("restart", NOTEBOOK, "--force", *AGENT), "restarted"),
+    "shutdown": (lambda: nb("shutdown", NOTEBOOK, "--force", *AGENT), "shut down"),
+    "kill": (lambda: os.kill(session_of(NOTEBOOK)["pid"], signal.SIGKILL), "died"),
+}
+
+
+def events(request):
+    """Returns what the journal has about a request, in order, and about its withdrawal."""
+    lines = [line for line in journal() if request in (line.get("msg_id"), *line.get("msg_ids", ()))]
+    return [line["event"] + (f" {line['status']}" if "status" in line else "") for line in lines]
+
+
+def journalled(request, *words):
+    until(f"{words} in the journal", lambda: events(request) == list(words))
+
+
+def waits(*words):
+    return json.loads(nb(*words, "--json", *AGENT, expect=None))
+
+
+def wait_behind(window):
+    """Begins an agent's cell, and sends a person's cell, which waits; returns its request and the agent's job."""
+    window.run("x = 1")
+    code = "import time\nwhile True: time.sleep(0.01)"
+    job = json.loads(nb("run", "-n", NOTEBOOK, "-d", code, "--json", *AGENT))["job"]
+    window.client.wait(
+        "the agent's cell", lambda _, m: m.type == "execute_input" and "while" in m.content["code"]
+    )
+    request = window.execute(CODE)
+    journalled(request, "queued")
+    return request, job
+
+
+def main():
+    options = arguments(case="restart")
+    nb("insert", NOTEBOOK, "-s", CODE, *AGENT)
+    with Window(options.kernel, NOTEBOOK).ready() as window:
+        request, job = wait_behind(window)
+        if options.case in ENDS:
+            ended(window, request, *ENDS[options.case])
+        elif options.case == "withdrawn":
+            withdrawn(window, request, job)
+        else:
+            seen(window, request, job)
+        window.close()
+
+
+def ended(window, request, end, word):
+    end()
+    reply, iopub = window.client.finish(request)
+    text = reply.content["evalue"]
+    assert reply.content["status"] == "error" and word in text, reply
+    assert [m.content["evalue"] for m in iopub if m.type == "error"] == [text]
+    say(text)
+    journalled(request, "queued", "done aborted")
+    nb("open", NOTEBOOK, "--python", PYTHON)
+    assert window.run("print('x' in globals())").endswith("False\n")
+    assert not RAN.exists(), "it ran on the next kernel"
+    assert not waits("jobs")["waits"]
+
+
+def seen(window, request, job):
+    """Each command of the agent shows who waits, until the cell is sent."""
+    cell = json.loads(nb("cells", NOTEBOOK, "--json", *AGENT))["cells"][0]
+    text = f"human (VS Code), cell 0 · {cell['id'][:4]}"
+    for found in (
+        waits("status", NOTEBOOK)["sessions"][0]["waits"],
+        waits("jobs")["waits"],
+        waits("wait", job, "--timeout", "0.2")["waits"],
+    ):
+        assert [it["text"] for it in found] == [text], found
+        assert (found[0]["cell"], found[0]["index"], found[0]["msg_id"]) == (cell["id"], 0, request), found
+    for words in (("status", NOTEBOOK), ("jobs",)):
+        assert f"waits: {text}\n" in nb(*words, *AGENT), words
+    refused = waits("restart", NOTEBOOK)
+    assert "which waits for the kernel" in json.dumps(refused), refused
+    nb("interrupt", job, *AGENT)
+    reply, _ = window.client.finish(request)
+    assert reply.content["status"] == "ok" and RAN.exists(), reply
+    journalled(request, "queued", "asked", "done ok")
+    assert not waits("jobs")["waits"]
+
+
+def withdrawn(window, request, job):
+    window.client.send("control", "interrupt_request", {})
+    reply, _ = window.client.finish(request)
+    assert reply.content["ename"] == "KeyboardInterrupt", reply
+    journalled(request, "queued", "done withdrawn", "withdrew")
+    assert not waits("jobs")["waits"]
+    nb("interrupt", job, *AGENT)
+    assert not RAN.exists(), "it ran after it was withdrawn"
+
+
+main()
