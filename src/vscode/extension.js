@@ -13,7 +13,7 @@ const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { Project } = require('./project');
 const { Tabs } = require('./tabs');
-const { logLine, time, what, who } = require('./words');
+const { logLine, nameOf, plain, time, what, who } = require('./words');
 
 /**
  * @typedef {import('@vscode/jupyter-extension').Jupyter & {
@@ -41,6 +41,9 @@ class Extension {
     this.output = vscode.window.createOutputChannel('nb');
     this.item = vscode.window.createStatusBarItem('nb.status', vscode.StatusBarAlignment.Left, 10);
     this.item.name = 'nb';
+    this.newer = vscode.window.createStatusBarItem('nb.newer', vscode.StatusBarAlignment.Left, 9);
+    this.newer.name = 'nb: the file is newer';
+    this.newer.command = 'nb.log';
     /** @type {vscode.EventEmitter<void>} */
     this.marks = new vscode.EventEmitter();
     /** @type {NodeJS.Timeout | undefined} */
@@ -50,16 +53,21 @@ class Extension {
     this.isDisposed = false;
     this.tabs = new Tabs({
       isOurs: notebook => this.projectOf(notebook) !== undefined,
-      isRunByPerson: notebook => {
+      kernel: notebook => {
         const project = this.projectOf(notebook);
-        const key = project?.key(notebook.uri.fsPath);
-        return project !== undefined && [...project.activity.runs.values()]
-          .some(each => each.notebook === key && isHuman(each.by));
+        const key = project?.key(notebook.uri.fsPath) ?? '';
+        const { activity } = project ?? {};
+        return {
+          isRunByPerson: activity?.isRunByPerson(key) === true,
+          endedAt: activity?.ended.get(key) ?? -Infinity,
+          isIdle: activity?.isIdle(key) === true,
+        };
       },
-      says: text => this.output.appendLine(text),
+      marks: () => this.draw(),
+      says: text => this.says(text),
     });
     context.subscriptions.push(
-      this, this.output, this.item, this.marks, this.tabs,
+      this, this.output, this.item, this.newer, this.marks, this.tabs,
       vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
       vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
       vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
@@ -80,6 +88,14 @@ class Extension {
     this.isDisposed = true;
     clearTimeout(this.expiry);
     for (const project of this.projects.values()) project.dispose();
+  }
+
+  /**
+   * Writes a line into the output channel.
+   * @param {string} text
+   */
+  says(text) {
+    this.output.appendLine(plain(text));
   }
 
   /** Finds the projects of the workspace and of the open notebooks. */
@@ -114,12 +130,12 @@ class Extension {
     if (known) return known;
     const program = this.program();
     if (!program) {
-      this.output.appendLine('nb was not found on PATH: set nb.path');
+      this.says('nb was not found on PATH: set nb.path');
       return undefined;
     }
     const project = new Project(program, root, {
       changed: (_, event) => this.changed(project, event),
-      says: text => this.output.appendLine(text),
+      says: text => this.says(text),
     });
     this.projects.set(root, project);
     project.start();
@@ -159,9 +175,14 @@ class Extension {
     clearTimeout(this.expiry);
     const times = [...this.projects.values()].flatMap(each => each.activity.nextExpiry(now) ?? []);
     if (times.length) this.expiry = setTimeout(() => this.changed(project), Math.min(...times) + 100);
-    if (!event || !['edited', 'saved', 'done'].includes(event.event)) return;
+    const isOver = ['opened', 'restarted', 'stopped', 'died'].includes(event?.event);
+    if (!isOver && !['edited', 'saved', 'done'].includes(event?.event)) return;
     for (const notebook of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(notebook) === project) this.tabs.soon(notebook);
+      if (this.projectOf(notebook) !== project) continue;
+      const key = project.key(notebook.uri.fsPath);
+      const session = project.activity.sessions.get(key)?.kernelOf ?? key;
+      if (isOver && event.session === session) this.tabs.requestsOf(notebook).lose();
+      this.tabs.soon(notebook);
     }
   }
 
@@ -184,12 +205,20 @@ class Extension {
   draw() {
     const active = this.active();
     const found = this.runs();
+    if (active && this.tabs.isNewer(active.notebook)) {
+      const name = nameOf(active.key);
+      this.newer.text = `$(warning) nb: the file of ${name} is newer`;
+      this.newer.tooltip = `Others have changed ${name}. The tab takes that in once no cell of yours waits or runs and the cursor is in no cell (Esc); where both have new text, you are asked. Click to see what agents did.`;
+      this.newer.show();
+    } else {
+      this.newer.hide();
+    }
     if (found) {
       const { run } = found;
       const isElsewhere = !active || run.notebook !== active.key;
-      const where = isElsewhere ? ` in ${path.basename(run.notebook)}` : '';
+      const where = isElsewhere ? ` in ${nameOf(run.notebook)}` : '';
       this.item.text = `$(sync~spin) ${who(run.by)} runs ${what(run)}${where}`;
-      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${run.notebook} since ${time(run.since)}. Click to interrupt.`;
+      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${plain(run.notebook)} since ${time(run.since)}. Click to interrupt.`;
       this.item.command = 'nb.interrupt';
       this.item.show();
     } else if (active?.project.activity.sessions.get(active.key)?.isUp) {
@@ -233,7 +262,7 @@ class Extension {
     try {
       await this.choose(active.notebook);
     } catch (error) {
-      this.output.appendLine(`${active.notebook.uri.fsPath}: ${error instanceof Error ? error.message : error}`);
+      this.says(`${active.notebook.uri.fsPath}: ${error instanceof Error ? error.message : error}`);
       // Not again in this window: it would fail again with each event.
       this.choosing.set(uri, Promise.resolve(false));
     }
@@ -305,8 +334,8 @@ class Extension {
       await work();
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
-      this.output.appendLine(text);
-      void vscode.window.showErrorMessage(`nb: ${text}`);
+      this.says(text);
+      void vscode.window.showErrorMessage(`nb: ${plain(text)}`);
     }
   }
 
@@ -319,7 +348,7 @@ class Extension {
     const program = this.program();
     if (!program) throw new Error('the program nb was not found on PATH: set nb.path');
     const file = notebook.uri.fsPath;
-    const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${path.basename(file)}` };
+    const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${nameOf(file)}` };
     await vscode.window.withProgress(options, () => run(program, ['open', file], path.dirname(file)));
     await this.find(file)?.look();
     try {
@@ -343,7 +372,7 @@ class Extension {
     if (!item?.cell) return;
     const cell = active.notebook.getCells().find(each => idOf(each.metadata) === item.cell);
     if (!cell) {
-      void vscode.window.showInformationMessage(`nb: cell ${item.cell} is not in the notebook any more`);
+      void vscode.window.showInformationMessage(`nb: cell ${plain(item.cell, 8)} is not in the notebook any more`);
       return;
     }
     const editor = await vscode.window.showNotebookDocument(active.notebook);
