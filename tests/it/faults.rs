@@ -63,6 +63,12 @@ fn a_front_end_where_no_kernel_lives() {
 }
 
 #[test]
+fn a_notebook_that_jupyterlab_shows_runs_nothing_of_its_folder() {
+    let world = World::served();
+    succeed(&mut world.script("unchosen.py", SHARED));
+}
+
+#[test]
 fn an_environment_that_was_passed_over_is_reported_in_the_first_cell() {
     let world = World::served();
     succeed(&mut world.script("passed_over.py", SHARED));
