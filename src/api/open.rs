@@ -66,6 +66,8 @@ pub struct OpenRequest {
     pub select: bool,
     /// Whether the kernelspec for front ends is left as it is.
     pub no_serve: bool,
+    /// Whether no person asks for it: a front end opens what the notebook names.
+    pub unchosen: bool,
     /// Whether the notebook and its project are created without starting a kernel.
     pub no_kernel: bool,
     /// Whether a kernel is started although one is recorded on another host or in a container.
@@ -352,6 +354,7 @@ async fn options(
         confinement,
         idle: request.idle,
         install: request.install,
+        unchosen: request.unchosen,
         ..OpenOptions::default()
     })
 }

@@ -21,7 +21,9 @@ pub trait Variables: Sync {
             return Vec::new();
         };
         let files = std::env::split_paths(&folders).map(|folder| folder.join(name));
-        files.filter(|file| file.is_file()).collect()
+        // A relative folder is one of the working directory, which may be a stranger's.
+        let files = files.filter(|file| file.is_absolute() && file.is_file());
+        files.collect()
     }
 }
 

@@ -80,6 +80,9 @@ pub struct OpenOptions {
     pub server: Option<WantedServer>,
     /// Whether ipykernel is installed into a Python that lacks it.
     pub install: bool,
+    /// Whether a front end starts the kernel without a person's choice, because the notebook names its kernelspec.
+    /// Then nothing is run from a folder that no person has opened.
+    pub unchosen: bool,
 }
 
 /// When to end an unused kernel.
@@ -119,6 +122,7 @@ impl Default for OpenOptions {
             idle: None,
             server: None,
             install: false,
+            unchosen: false,
         }
     }
 }
@@ -231,6 +235,9 @@ pub async fn ensure_kernel(
         notes.all.extend(orphans(project, notebook));
     }
     let (session, shared_with) = project.update(|state| {
+        if let Some(session) = state.sessions.get_mut(&key) {
+            session.unchosen &= options.unchosen;
+        }
         let session = state.session(&key).unwrap_or(session);
         // Readers that name no notebook get the one that was opened last.
         state.mirror(&session);
@@ -530,11 +537,17 @@ async fn start(
             spec: container::spec(container),
             why: "it is in the container".to_owned(),
             notes: Vec::new(),
+            left_out: None,
         },
         None => choose(locked, named, last_session, policy(&confinement), options).await?,
     };
     notes.choice.clone_from(&choice.notes);
-    notes.all.extend(choice.notes);
+    if let Some(python) = &choice.left_out {
+        notes
+            .choice
+            .push(left_out_note(notebook, &choice.spec, python));
+    }
+    notes.all.extend_from_slice(&notes.choice);
     let settings = last_session.map(|it| it.settings.clone());
     let settings = settings.unwrap_or_default();
     let is_sandboxed = confinement.sandbox().is_some();
@@ -561,6 +574,7 @@ async fn start(
     let plan = KernelPlan {
         spec: choice.spec,
         transport,
+        unchosen: options.unchosen && last_session.is_none_or(|it| it.unchosen),
         settings: KernelSettings {
             limits: options.limits.unwrap_or(settings.limits),
             idle_timeout: match options.idle {
@@ -574,6 +588,15 @@ async fn start(
     let started = locked.start(notebook, before, plan, options.timeout).await;
     notes.all.extend(locked.problem());
     started
+}
+
+/// Returns the note that a kernel was started without the environment of the notebook's folder.
+fn left_out_note(notebook: &Path, started: &RealSpec, python: &Path) -> String {
+    let started = started.argv.first().map_or("?", String::as_str);
+    let (notebook, python) = (quote(notebook), quote(python));
+    format!(
+        "This kernel runs {started}, not {python}: it started when the notebook was shown, and a program of the folder runs only when you choose it: nb shutdown {notebook} && nb open {notebook} --python {python}"
+    )
 }
 
 /// Returns the note that the connection to the kernel's server is lost, if it cannot be made now.
@@ -646,6 +669,10 @@ async fn choose(
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let recorded = recorded.filter(|spec| !spec.argv.is_empty());
     let neighbour = neighbour(locked.project, locked.key)?;
+    let opened = match options.unchosen {
+        true => Some(opened_notebooks(locked.project)?),
+        false => None,
+    };
     let notebook = locked.project.notebook(locked.key);
     let requested = options.clone();
     let choosing = tokio::task::spawn_blocking(move || {
@@ -658,12 +685,20 @@ async fn choose(
             neighbour: neighbour.as_ref(),
             front_end: requested.front_end_python.as_deref(),
             policy,
+            opened: opened.as_deref(),
         };
         let folder = notebook.parent().unwrap_or(&notebook);
         selection::select(request, folder, &ProcessVariables)
     });
     let chosen = choosing.await;
     Ok(chosen.map_err(|error| OpenError::Internal(error.to_string()))??)
+}
+
+/// Returns the project's notebooks that a person has opened.
+fn opened_notebooks(project: &Project) -> Result<Vec<PathBuf>, StateError> {
+    let sessions = project.state()?.sessions.into_iter();
+    let opened = sessions.filter(|(_, session)| !session.unchosen);
+    Ok(opened.map(|(key, _)| project.notebook(&key)).collect())
 }
 
 /// Returns the kernelspec of the project's notebook whose kernel was started last.

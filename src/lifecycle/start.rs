@@ -44,6 +44,8 @@ pub(super) struct KernelPlan {
     pub(super) spec: RealSpec,
     pub(super) transport: Transport,
     pub(super) settings: KernelSettings,
+    /// Whether no person has chosen it; see [`Session::unchosen`].
+    pub(super) unchosen: bool,
 }
 
 /// A session whose lock is held.
@@ -154,6 +156,7 @@ impl<'a> LockedSession<'a> {
             spec,
             transport,
             settings,
+            unchosen,
         } = plan;
         // The files of a kernel on another host or in another container are not removed.
         if let Some(before) = &before
@@ -184,6 +187,7 @@ impl<'a> LockedSession<'a> {
             kernelspec: Some(spec.clone()),
             transport,
             settings,
+            unchosen,
             ..before
         };
         self.update(|state| replace(state, self.key, session, old_file.as_deref()))?;

@@ -50,6 +50,10 @@ pub struct Session {
     /// another kernel.
     #[serde(default)]
     pub settings: KernelSettings,
+    /// Whether only front ends have started this session's kernels, by themselves, because the notebook names
+    /// their kernelspec: no person has chosen to run the programs of the notebook's folder.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchosen: bool,
     /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -300,6 +304,7 @@ impl Session {
             kernel_info: None,
             ipywidgets: None,
             settings: KernelSettings::default(),
+            unchosen: false,
             other: Map::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::python;
 use crate::world::{World, succeed};
 
 const SHARED: &str = "nb-shared";
@@ -60,6 +61,19 @@ fn a_live_pid_that_is_not_our_kernel() {
 fn a_front_end_where_no_kernel_lives() {
     let world = World::new();
     succeed(&mut world.script("autostart.py", SHARED));
+}
+
+#[test]
+fn a_notebook_that_jupyterlab_shows_runs_nothing_of_its_folder() {
+    let world = World::served();
+    succeed(&mut world.script("unchosen.py", SHARED));
+}
+
+#[test]
+fn a_notebook_in_a_room_of_jupyterlab_is_not_written() {
+    let world = World::served();
+    let mut script = world.command(python::interpreter());
+    succeed(script.arg("-u").arg(python::script("room.py")));
 }
 
 #[test]

@@ -245,6 +245,7 @@ impl Open {
             no_kernel: self.no_kernel,
             force: self.force,
             timeout: self.timeout,
+            unchosen: false,
         }
     }
 }

@@ -10,6 +10,14 @@ use crate::kernel::variables::Variables;
 /// Returns the environments for a notebook in `folder`, the first choice first: the active ones, then those
 /// of the folder and the folders above it.
 pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
+    at_hand_in(folder.ancestors(), variables)
+}
+
+/// Returns the active environments, then those of these folders.
+pub fn at_hand_in<'a>(
+    folders: impl Iterator<Item = &'a Path>,
+    variables: &dyn Variables,
+) -> Vec<Environment> {
     let mut environments: Vec<Environment> = Vec::new();
     let mut add = |environment: Environment| {
         if !environments
@@ -20,8 +28,8 @@ pub fn at_hand(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
         }
     };
     active(variables).into_iter().for_each(&mut add);
-    for above in folder.ancestors() {
-        of_folder(above, variables).into_iter().for_each(&mut add);
+    for folder in folders {
+        of_folder(folder, variables).into_iter().for_each(&mut add);
     }
     environments
 }

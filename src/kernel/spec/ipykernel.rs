@@ -44,6 +44,19 @@ pub fn of_command(python: &str, display_name: &str) -> RealSpec {
     }
 }
 
+/// The code that starts ipykernel as `-m ipykernel_launcher` does, but imports nothing from the working directory.
+const LAUNCH: &str = "import sys; del sys.path[0]; import runpy; runpy.run_module('ipykernel_launcher', run_name='__main__', alter_sys=True)";
+
+/// Changes a command that runs `-m ipykernel_launcher`, for which Python searches the working directory first: a
+/// file of that name beside the notebook would be run.
+pub(super) fn import_nothing_of_the_folder(spec: &mut RealSpec) {
+    let module = ["-m", "ipykernel_launcher"];
+    let found = spec.argv.windows(2).position(|words| words == module);
+    if let Some(at) = found {
+        spec.argv[at..at + 2].clone_from_slice(&["-c", LAUNCH].map(str::to_owned));
+    }
+}
+
 fn runs_ipykernel(spec: &RealSpec) -> bool {
     spec.argv
         .iter()

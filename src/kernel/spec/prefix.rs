@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::kernel::environment::folder::is_base;
+use crate::kernel::environment::folder::{Environment, is_base};
 use crate::kernel::environment::probe::{self, ProbePolicy};
 use crate::kernel::environment::{python, search};
 use crate::kernel::foreign_file;
@@ -40,15 +40,18 @@ impl Prefix {
     }
 }
 
-/// Returns the `sys.prefix` of the first-choice environment for a folder.
-pub fn nearest_prefix(folder: &Path, variables: &dyn Variables) -> Option<PathBuf> {
-    let first = search::at_hand(folder, variables).into_iter().next();
-    first.map(|environment| environment.prefix)
-}
-
 /// Returns the `sys.prefix` whose kernelspecs apply to a folder, by Jupyter's rules.
 pub fn prefix_in_use(folder: &Path, variables: &dyn Variables) -> Option<Prefix> {
-    let path = nearest_prefix(folder, variables).or_else(|| prefix_on_path(variables))?;
+    first_prefix(search::at_hand(folder, variables), variables)
+}
+
+/// Returns the `sys.prefix` of the first environment, else of the Python on `PATH`.
+pub(super) fn first_prefix(
+    environments: Vec<Environment>,
+    variables: &dyn Variables,
+) -> Option<Prefix> {
+    let nearest = environments.into_iter().next().map(|it| it.prefix);
+    let path = nearest.or_else(|| prefix_on_path(variables))?;
     Some(Prefix::of(&path))
 }
 

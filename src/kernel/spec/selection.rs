@@ -16,7 +16,7 @@ use super::candidates::{self, CandidateSource, KernelCandidate};
 use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
 use super::kernelspec::{self, SpecError, is_there};
-use super::prefix::{Prefix, nearest_prefix, prefix_in_use, prefix_on_path};
+use super::prefix::{Prefix, first_prefix, prefix_on_path};
 use crate::kernel::environment::folder::Environment;
 use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
@@ -45,6 +45,9 @@ pub struct KernelRequest<'a> {
     pub front_end: Option<&'a Path>,
     /// The interpreters that may be run to inspect them.
     pub policy: ProbePolicy,
+    /// If a front end starts the kernel without a person's choice: the notebooks of the project that a person has
+    /// opened. Nothing is started from a folder that holds none of them.
+    pub opened: Option<&'a [PathBuf]>,
 }
 
 /// The chosen kernel.
@@ -56,6 +59,8 @@ pub struct ChosenKernel {
     pub why: String,
     /// Notes on the choice for the user.
     pub notes: Vec<String>,
+    /// The interpreter of the notebook's folder that was left out because no person has chosen it.
+    pub left_out: Option<PathBuf>,
 }
 
 /// Why no kernel can be started.
@@ -262,18 +267,45 @@ impl Selection<'_> {
         }
     }
 
-    fn chosen(self, spec: RealSpec, why: impl Into<String>) -> ChosenKernel {
+    fn chosen(self, mut spec: RealSpec, why: impl Into<String>) -> ChosenKernel {
+        let left_out = self.left_out();
+        if !self.may_use(self.folder) {
+            ipykernel::import_nothing_of_the_folder(&mut spec);
+        }
         ChosenKernel {
             spec,
             why: why.into(),
             notes: self.notes,
+            left_out,
         }
+    }
+
+    /// Returns whether what lies in a folder may be started.
+    fn may_use(&self, folder: &Path) -> bool {
+        let holds_one = |opened: &[PathBuf]| opened.iter().any(|it| it.starts_with(folder));
+        self.request.opened.is_none_or(holds_one)
+    }
+
+    /// Returns the environments for the notebook that may be used.
+    fn at_hand(&self) -> Vec<Environment> {
+        let folders = self.folder.ancestors().filter(|it| self.may_use(it));
+        search::at_hand_in(folders, self.variables)
+    }
+
+    /// Returns the interpreter that would be started if everything in the notebook's folder might be.
+    fn left_out(&self) -> Option<PathBuf> {
+        self.request.opened?;
+        let first = search::at_hand(self.folder, self.variables)
+            .into_iter()
+            .next()?;
+        let is_used = self.at_hand().first().is_some_and(|it| *it == first);
+        (!is_used).then(|| first.executable()).flatten()
     }
 
     fn any_python(mut self) -> Result<ChosenKernel, SelectionError> {
         let request = self.request;
         let mut without_ipykernel: Option<(Python, Environment)> = None;
-        for environment in search::at_hand(self.folder, self.variables) {
+        for environment in self.at_hand() {
             let Some(executable) = environment.executable() else {
                 // Another Python would not have the notebook's libraries.
                 match environment.dangling() {
@@ -365,7 +397,7 @@ impl Selection<'_> {
         // If no Python was requested, the specs of the environment for the notebook count, too.
         let prefix = match self.request.python {
             Some(path) => Some(self.named_python(path)?.prefix),
-            None => nearest_prefix(self.folder, self.variables),
+            None => self.at_hand().into_iter().next().map(|it| it.prefix),
         };
         let mut folders = folders_of(prefix.as_deref());
         let mut installed = kernelspec::find(name, &folders);
@@ -403,7 +435,7 @@ impl Selection<'_> {
     }
 
     fn by_language(self, language: &str) -> Result<ChosenKernel, SelectionError> {
-        let prefix = prefix_in_use(self.folder, self.variables);
+        let prefix = first_prefix(self.at_hand(), self.variables);
         let allowed = SpecAllowList::read(&self.paths, prefix.as_ref());
         let mut installed = kernelspec::list(&self.paths.spec_folders(prefix.as_ref()));
         installed.retain(|spec| allowed.permits(&spec.name));
@@ -829,6 +861,63 @@ mod tests {
             (program(&choice), &*choice.why),
             (&*ml, "active in this shell (CONDA_PREFIX)")
         );
+    }
+
+    #[test]
+    fn a_start_that_no_person_chose_uses_nothing_of_folders_that_were_never_opened() {
+        let world = World::new();
+        let near = environment(&world.work().join(".venv"), true);
+        let above = environment(&world.temp.path().join(".venv"), true);
+        let server = environment(&world.temp.path().join("server"), true);
+        let spec = world.work().join(".venv/share/jupyter/kernels/own");
+        std::fs::create_dir_all(&spec).unwrap();
+        let text = r#"{"argv":["sh","{connection_file}"],"language":"R"}"#;
+        std::fs::write(spec.join("kernel.json"), text).unwrap();
+        let opened = |notebooks: &[&str]| -> Vec<PathBuf> {
+            let root = world.temp.path();
+            notebooks.iter().map(|it| root.join(it)).collect()
+        };
+        let choose = |opened: &[PathBuf], named, language| {
+            let request = KernelRequest {
+                opened: Some(opened),
+                front_end: Some(&server),
+                named,
+                language,
+                ..KernelRequest::default()
+            };
+            world.choose(request, &[])
+        };
+        let choice = choose(&[], Some("nb-shared"), None).unwrap();
+        assert_eq!(program(&choice), server);
+        assert_eq!(choice.left_out.as_deref(), Some(&*near));
+        assert_eq!(choice.spec.argv[1], "-c", "{:?}", choice.spec.argv);
+        // To open a notebook is consent to what lies at or above it, and to nothing else.
+        for others in [&["a.ipynb"], &["other/a.ipynb"], &["work2/a.ipynb"]] {
+            let opened = opened(others);
+            let choice = choose(&opened, Some("nb-shared"), None).unwrap();
+            assert_eq!(program(&choice), above, "{others:?}");
+            assert_eq!(choice.left_out.as_deref(), Some(&*near));
+            for (named, language) in [("nb-shared-r", Some("R")), ("own", Some("R"))] {
+                let error = choose(&opened, Some(named), language).unwrap_err();
+                assert!(matches!(error, SelectionError::NoSpec { .. }), "{error}");
+            }
+            let choice = choose(&opened, Some("own"), None).unwrap();
+            assert_eq!(program(&choice), above);
+        }
+        let choice = choose(&opened(&["work/deep/a.ipynb"]), None, None).unwrap();
+        assert_eq!((program(&choice), &choice.left_out), (&*near, &None));
+        assert_eq!(choice.spec.argv[1], "-m");
+        let choice = choose(&opened(&["work/a.ipynb"]), Some("own"), None).unwrap();
+        assert_eq!(choice.spec.name, "own");
+        // An environment that is active in the server's shell was chosen there.
+        let active = world.temp.path().join("active");
+        let executable = environment(&active, true);
+        let request = KernelRequest {
+            opened: Some(&[]),
+            ..KernelRequest::default()
+        };
+        let set = [("VIRTUAL_ENV", active.to_str().unwrap())];
+        assert_eq!(program(&world.choose(request, &set).unwrap()), executable);
     }
 
     #[test]

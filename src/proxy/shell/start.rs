@@ -11,6 +11,7 @@ use anyhow::Context;
 use super::Shell;
 use crate::kernel::environment::probe;
 use crate::kernel::shell::quote;
+use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
 use crate::proxy::attachment::{Attachment, Pending};
@@ -176,6 +177,9 @@ impl Shell {
             language: Some(self.launch.front_end.language.clone()),
             front_end_python: self.launch.parent.as_ref().and_then(probe::of_process),
             timeout: START_TIMEOUT,
+            // A Jupyter server starts what the notebook names as soon as it shows the notebook. In VS Code a person
+            // has chosen the kernel or runs a cell.
+            unchosen: ProcessVariables.get("JPY_PARENT_PID").is_some(),
             ..OpenOptions::default()
         };
         ensure_kernel(&target.project, &target.notebook(), &options).await

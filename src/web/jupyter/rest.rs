@@ -196,6 +196,7 @@ async fn open(
     }
     let request = OpenRequest {
         no_serve: true,
+        unchosen: true,
         ..OpenRequest::default()
     };
     api::open(&callers.jupyter(Some(notebook.clone()))?, request).await?;
