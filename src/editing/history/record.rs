@@ -23,6 +23,9 @@ use crate::project::ledger::Ledger;
 /// its writes to the journal and to the ledger leaves one or two.
 const LAST: usize = 20;
 
+/// How many of the journal's last bytes are searched for them.
+const LAST_BYTES: u64 = 1 << 20;
+
 /// The command that makes an edit, as the journal names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EditCommand {
@@ -132,6 +135,7 @@ impl<'a> Recording<'a> {
     /// recorded them was killed in between. Returns the ops of the last edits.
     fn replay(&self, content: &mut LedgerContent) -> Vec<String> {
         let events = self.notebook.project.events(&self.notebook.key);
+        let events = events.within(LAST_BYTES);
         let entries = events.filter_map(|event| {
             let by = event.actor();
             Some((event.into_change()?, by))
