@@ -645,7 +645,7 @@ fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_checkout_beside_a_front_end_is_nobodys_save() {
+fn a_checkout_beside_a_front_end_is_not_its_save() {
     let world = world();
     let git = |words: &[&str]| {
         let mut command = world.command(Path::new("git"));
