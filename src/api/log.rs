@@ -198,18 +198,15 @@ fn entries(
     filter: &LogFilter,
     document: Option<&Document>,
 ) -> Vec<LogEntry> {
-    let mut keys = vec![key.to_owned()];
-    let owner = project.state().ok().map(|state| state.owner_key(key));
-    keys.extend(owner.filter(|owner| owner != key));
-    let mut all = Vec::new();
-    for session in &keys {
-        // A notebook that shares another's kernel sees what runs there, but not the other notebook's edits.
-        let foreign = session != &keys[0];
-        let events = project.events(session);
-        let events = events.filter(|event| !foreign || event.change().is_none());
-        all.extend(log_entries(events, filter));
-    }
-    all.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let owner = project.state().map(|state| state.owner_key(key));
+    let owner = owner.unwrap_or_else(|_| key.to_owned());
+    // A notebook that shares another's kernel sees what runs there, but not the other notebook's edits.
+    let is_own = |event: &Event| event.session == key || event.change().is_none();
+    let sessions = [key, &*owner];
+    let mut all = match filter.audit {
+        true => log_entries(project.calls_of(&sessions), filter),
+        false => log_entries(project.events_of(&sessions).filter(is_own), filter),
+    };
     if filter.count > 0 {
         all.truncate(filter.count);
     }
@@ -254,6 +251,8 @@ type Key = (Option<u64>, String);
 /// Makes log entries from events. Both are newest first.
 fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<LogEntry> {
     let mut list: Vec<Option<LogEntry>> = Vec::new();
+    // How many entries of `list` are not `None`.
+    let mut shown = 0;
     let mut ends: HashMap<Key, ExecutionEnd> = HashMap::new();
     // For each execution, its index in `list` and whether its sender wrote the entry.
     let mut index_of: HashMap<Key, (usize, bool)> = HashMap::new();
@@ -284,17 +283,20 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
             }
         }
         // One entry more than requested: the newest execution may have been observed first.
-        let enough = filter.count > 0 && filter.by.is_none() && list.len() > filter.count;
+        let enough = filter.count > 0 && filter.by.is_none() && shown > filter.count;
         if let Some(start) = event.start() {
             let is_sender = event.request().is_some();
             match index_of.get_mut(&key) {
                 // The sender's event knows more than an observer's.
                 Some((at, from_sender)) if is_sender && !*from_sender => {
                     *from_sender = true;
-                    let own = start.store_history;
-                    let entry = own.then(|| ran(&event, start, ends.get(&key)));
-                    if let Some(slot) = list.get_mut(*at) {
-                        *slot = entry;
+                    let seen = list.get_mut(*at).and_then(Option::take);
+                    shown -= usize::from(seen.is_some());
+                    if start.store_history {
+                        // Its place in the log is that of the request.
+                        list.push(Some(ran(&event, start, ends.get(&key))));
+                        *at = list.len() - 1;
+                        shown += 1;
                     }
                 }
                 Some(_) => {}
@@ -303,6 +305,7 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
                 None => {
                     list.push(Some(ran(&event, start, ends.get(&key))));
                     index_of.insert(key, (list.len() - 1, is_sender));
+                    shown += 1;
                 }
             }
             continue;
@@ -317,7 +320,11 @@ fn log_entries(events: impl Iterator<Item = Event>, filter: &LogFilter) -> Vec<L
                 }
             }
             _ if enough => break,
-            _ => list.extend(other_entry(event).map(Some)),
+            _ => {
+                let entry = other_entry(event);
+                shown += usize::from(entry.is_some());
+                list.extend(entry.map(Some));
+            }
         }
     }
     let list = list.into_iter().flatten();
@@ -337,9 +344,13 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
         Some(name) if is_uri(&name) => (Some(name), None),
         name => (None, name),
     };
+    let actor = match past_nb {
+        true => Actor::of_username(event.by.as_deref()),
+        false => Actor::parse(event.by.as_deref()),
+    };
     LogEntry {
         at: event.at,
-        by: Some(Actor::parse(event.by.as_deref()).name()),
+        by: Some(actor.name()),
         event: LogEvent::Ran(LoggedExecution {
             notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,
@@ -464,6 +475,22 @@ mod tests {
             ..LogFilter::default()
         };
         assert_eq!(described(&entries, &agent), want[2..3]);
+    }
+
+    #[test]
+    fn the_log_has_the_order_of_the_journal() {
+        let mut before = entry("interrupted", "", "ada", 9);
+        before.at = "2026-01-02T12:00:00Z".parse().unwrap();
+        let entries = [
+            // The clock was set back after this.
+            before,
+            entry("asked", "1", "claude", 1),
+            entry("restarted", "", "ada", 2),
+            // An observer reads late that the cell began.
+            entry("seen", "1", "username", 3),
+        ];
+        let want = ["ada interrupted", "claude ran a cell None", "ada restarted"];
+        assert_eq!(described(&entries, &LogFilter::default()), want);
     }
 
     #[test]

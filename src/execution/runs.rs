@@ -68,7 +68,9 @@ impl Past<'_> {
                 is_whole = true;
                 break;
             }
-            kernel_events.push(event);
+            if event.msg_id().is_some() {
+                kernel_events.push(event);
+            }
         }
         let kernel_events: Vec<_> = kernel_events.iter().collect();
         let ends = ends(&kernel_events);

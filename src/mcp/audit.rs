@@ -15,8 +15,8 @@ use crate::code::risks::{Risk, risks};
 use crate::project::Session as KernelSession;
 use crate::project::event::{Event, EventKind, ToolCall};
 
-/// How many of the last events are searched for an edit.
-const RECENT: usize = 100;
+/// How many of the journal's last bytes are searched for an edit.
+const RECENT_BYTES: u64 = 64 << 10;
 
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 20;
@@ -52,7 +52,7 @@ impl CallRecord {
         }
     }
 
-    /// Writes the record into the journal of the notebook's project, if it has one.
+    /// Writes the record into the calls of the notebook's project, if it has one.
     pub(super) async fn end(self, caller: &Caller, outcome: &Result<ToolAnswer, Problem>) {
         let Some(target) = caller.target_notebook() else {
             return;
@@ -78,7 +78,7 @@ impl CallRecord {
         let by = caller.by().to_owned();
         let written = tokio::task::spawn_blocking(move || {
             if let Some(op) = op {
-                let recent = project.events(&key).take(RECENT);
+                let recent = project.events(&key).within(RECENT_BYTES);
                 let mut changes = recent.filter_map(Event::into_change);
                 let change = changes.find(|change| change.op.as_ref() == Some(&op));
                 call.before = change.as_ref().map(|change| change.before);
@@ -87,10 +87,10 @@ impl CallRecord {
             let state = project.state().ok();
             let kernel = state.and_then(|state| state.session(&state.owner_key(&key)));
             call.warnings = warnings(&code, kernel.as_ref());
-            project.record(&[Event {
+            project.record_call(&Event {
                 by: Some(by),
                 ..Event::now(&key, EventKind::Called(call))
-            }]);
+            });
         });
         let _ = written
             .await

@@ -21,6 +21,13 @@ pub(super) const JOURNAL: &str = "journal.jsonl";
 /// The folder of the journal's earlier files.
 pub(super) const EARLIER_JOURNALS: &str = "journal";
 
+/// The folder of the checkpoints of sessions' journals.
+pub(super) const PRESENT: &str = "present";
+
+/// The record of the calls of agents' tools, and the folder of its earlier files.
+const CALLS: &str = "calls.jsonl";
+const EARLIER_CALLS: &str = "calls";
+
 /// A project: its root and the private folder with the state of its kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
@@ -340,6 +347,11 @@ impl Project {
     /// Returns the folder of the journal's earlier files.
     pub fn earlier_journals(&self) -> PathBuf {
         self.dir.join(EARLIER_JOURNALS)
+    }
+
+    /// Returns the path of the record of agents' calls, and that of the folder of its earlier files.
+    pub(super) fn calls(&self) -> (PathBuf, PathBuf) {
+        (self.dir.join(CALLS), self.dir.join(EARLIER_CALLS))
     }
 
     /// Returns the name of the folder of a notebook's exported outputs, for

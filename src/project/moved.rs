@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 use super::event::Event;
-use super::folder::Project;
+use super::folder::{PRESENT, Project};
 use super::state_folder::short_name;
 
 /// How many moves are remembered; the oldest are dropped.
@@ -133,7 +133,7 @@ impl Project {
                 self.dir().join(self.outputs_folder(to)),
             ),
         ];
-        for folder in ["notebooks", "seen"] {
+        for folder in ["notebooks", "seen", PRESENT] {
             let folder = self.dir().join(folder);
             for path in beneath::paths(&folder) {
                 let name = path.file_name().and_then(|name| name.to_str());

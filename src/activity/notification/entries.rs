@@ -57,6 +57,8 @@ pub(super) struct ActorSummary {
     /// The kinds of other events, each with its count and its last time.
     events: Vec<(&'static str, usize, Timestamp)>,
     variables_gone: bool,
+    /// The front ends that were joined when an unknown actor saved.
+    joined: Vec<String>,
 }
 
 /// Sums up the new events by others, for the actor `name`. Its last notification was about the kernel of generation
@@ -75,13 +77,31 @@ pub(super) fn summaries(
     let mut executions: HashSet<&str> = earlier_ends.map(|end| end.msg_id.as_str()).collect();
     let mut replaced = false;
     let (beginnings, ends) = index(new_events, earlier);
+    let is_end = |event: &Event| {
+        matches!(
+            event.kind,
+            EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
+        )
+    };
     for event in new_events {
+        if is_end(event) {
+            // A running cell has ended with its kernel, even if its end is not in the journal.
+            for other in &mut others {
+                other.waits = None;
+                let ended = other.runs.take();
+                other.ran.extend(ended.map(|(label, _)| (label, None)));
+            }
+        }
         let beginning = event.msg_id().and_then(|id| beginnings.get(id));
         let is_replacement = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
             && event.generation.is_some_and(|of| of > known_generation);
         replaced |= is_replacement;
-        let actor = beginning.and_then(|beginning| beginning.actor.clone());
-        let actor = Actor::parse(actor.or_else(|| event.actor()).as_deref());
+        let id = beginning.and_then(|beginning| beginning.actor.clone());
+        let id = id.or_else(|| event.actor());
+        let actor = match beginning {
+            Some(beginning) if !beginning.is_from_sender => Actor::of_username(id.as_deref()),
+            _ => Actor::parse(id.as_deref()),
+        };
         let by = match event.kind {
             EventKind::Died { .. } => None,
             _ if own.has_done(&actor) => continue,
@@ -122,6 +142,7 @@ pub(super) fn summaries(
                 None
             }
             EventKind::Edited(change) | EventKind::Saved(change) => {
+                summary.joined.clone_from(&change.joined);
                 for change in &change.changes {
                     add_cell(&mut summary.cells, change.kind, change.cell.clone());
                 }
@@ -151,21 +172,6 @@ pub(super) fn summaries(
         match others.iter_mut().find(|other| other.by == summary.by) {
             Some(other) => other.add(summary),
             None => others.push(summary),
-        }
-    }
-    let is_end = |event: &&Event| {
-        matches!(
-            event.kind,
-            EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
-        )
-    };
-    // A running cell has ended with its kernel, even if its end is not in the journal.
-    if let Some(end) = new_events.iter().rfind(is_end) {
-        for other in &mut others {
-            other.waits.take_if(|(_, since)| *since <= end.at);
-            if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
-                other.ran.push((label, None));
-            }
         }
     }
     // An actor that was there before the notebook had a kernel misses no variables.
@@ -257,6 +263,9 @@ impl ActorSummary {
             }
         }
         self.variables_gone |= later.variables_gone;
+        self.joined.extend(later.joined);
+        self.joined.sort();
+        self.joined.dedup();
     }
 
     fn text(&self, zone: &TimeZone) -> String {
@@ -310,8 +319,13 @@ impl ActorSummary {
             ""
         };
         let actor = self.by.as_deref().map(|by| format!("{by} "));
+        let joined = match &*self.joined {
+            [] => String::new(),
+            [one] => format!("({one} was joined) "),
+            several => format!("({} were joined) ", several.join(", ")),
+        };
         format!(
-            "{}{}{variables}",
+            "{}{joined}{}{variables}",
             actor.unwrap_or_default(),
             parts.join(", ")
         )
@@ -488,10 +502,17 @@ pub(super) mod tests {
                 "since 14:02 · codex inserted n",
             ]
         );
-        let somebody = [changed("saved", None, "edited:x")];
+        let mut somebody = changed("saved", None, "edited:x");
         assert_eq!(
-            entry_texts(&somebody, &[], 1),
+            entry_texts(&[somebody.clone()], &[], 1),
             ["since 14:02 · somebody edited x"]
+        );
+        if let EventKind::Saved(change) = &mut somebody.kind {
+            change.joined = vec!["JupyterLab".to_owned()];
+        }
+        assert_eq!(
+            entry_texts(&[somebody], &[], 1),
+            ["since 14:02 · somebody (JupyterLab was joined) edited x"]
         );
     }
 

@@ -3,6 +3,9 @@
 //! `.nb/journal.jsonl` grows by one write at a time, under its lock. At `LIMIT` it is renamed, under the
 //! lock, to `.nb/journal/<number>.jsonl` with increasing numbers, and the next writer makes a new file.
 //! No file is ever rewritten, so each [`super::Position`] stays valid.
+//!
+//! The calls of agents' tools are in files of their own, `.nb/calls.jsonl` and `.nb/calls/`, in the same way: an agent
+//! makes many, and no reader of the journal needs them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,6 +23,12 @@ const LIMIT: u64 = 32 << 20;
 /// How many earlier files are kept.
 const EARLIER: usize = 2;
 
+/// The limit for the calls of agents' tools: about 18,000 calls a file.
+const LIMIT_OF_CALLS: u64 = 8 << 20;
+
+/// How many earlier files of calls are kept.
+const EARLIER_OF_CALLS: usize = 1;
+
 /// The journal of a project, open for appending.
 #[derive(Debug)]
 pub struct Journal {
@@ -29,6 +38,8 @@ pub struct Journal {
     folder: PathBuf,
     file: File,
     pub(super) limit: u64,
+    /// How many earlier files are kept.
+    earlier: usize,
     /// Whether the user's settings say that code is stored.
     keeps_code: bool,
 }
@@ -38,15 +49,20 @@ impl Project {
     ///
     /// Code is omitted if `journal.code = false` says so, or if the settings cannot be read.
     pub fn journal(&self) -> io::Result<Journal> {
-        let path = self.journal_file();
-        Ok(Journal {
-            file: beneath::read_append(&path)?,
-            project: self.clone(),
-            folder: self.earlier_journals(),
-            path,
-            limit: LIMIT,
-            keeps_code: self.config().is_ok_and(|config| config.journal.code),
-        })
+        Journal::open(self, self.journal_file(), self.earlier_journals())
+    }
+
+    /// Records a call of an agent's tool. A failure is logged and not returned.
+    pub fn record_call(&self, event: &Event) {
+        let (path, folder) = self.calls();
+        let calls = Journal::open(self, path, folder);
+        let written = calls.and_then(|mut calls| {
+            (calls.limit, calls.earlier) = (LIMIT_OF_CALLS, EARLIER_OF_CALLS);
+            calls.append(event)
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "a call could not be recorded");
+        }
     }
 
     /// Appends events to the journal, in order. A failure is logged and not returned: the events have
@@ -60,6 +76,18 @@ impl Project {
 }
 
 impl Journal {
+    fn open(project: &Project, path: PathBuf, folder: PathBuf) -> io::Result<Self> {
+        Ok(Self {
+            file: beneath::read_append(&path)?,
+            project: project.clone(),
+            folder,
+            path,
+            limit: LIMIT,
+            earlier: EARLIER,
+            keeps_code: project.config().is_ok_and(|config| config.journal.code),
+        })
+    }
+
     /// Appends one event, with one write under the file's lock.
     pub fn append(&mut self, event: &Event) -> io::Result<()> {
         self.append_all(std::slice::from_ref(event))
@@ -147,7 +175,7 @@ impl Journal {
         let number = earlier.last().map_or(1, |last| last + 1);
         beneath::rename(&self.path, &file_of(&self.folder, number))?;
         earlier.push(number);
-        for old in earlier.iter().rev().skip(EARLIER) {
+        for old in earlier.iter().rev().skip(self.earlier) {
             beneath::remove_file(&file_of(&self.folder, *old))?;
         }
         Ok(())
@@ -289,9 +317,13 @@ mod tests {
             "event": "called", "client_session": "1a2b3c4d", "tool": "run_cell", "arguments": "", "result": "ok",
             "took_ms": 1, "warnings": ["line 1 runs a shell command: secret"],
         }));
-        project.record(&[asked, peeked, called]);
-        assert_eq!(project.all_events().len(), 3);
-        let written = std::fs::read_to_string(project.journal_file()).unwrap();
-        assert!(!written.contains("secret"), "{written}");
+        project.record(&[asked, peeked]);
+        project.record_call(&called);
+        assert_eq!(project.all_events().len(), 2);
+        assert_eq!(project.calls_of(&["a.ipynb"]).count(), 1);
+        for file in [project.journal_file(), project.calls().0] {
+            let written = std::fs::read_to_string(file).unwrap();
+            assert!(!written.contains("secret"), "{written}");
+        }
     }
 }

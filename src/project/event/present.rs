@@ -4,9 +4,12 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, ExecutionStart, Outcome, requests};
-use crate::project::folder::Project;
+use super::{Event, EventKind, ExecutionStart, Outcome, Position, requests};
+use crate::project::beneath;
+use crate::project::folder::{PRESENT, Project};
+use crate::project::state_folder::short_name;
 
 /// An execution whose end is not in the journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +70,38 @@ pub struct Present {
 
 impl Project {
     /// Returns the present state of this generation of a session's kernel.
+    ///
+    /// The journal may have been read long before: the reader of a long part leaves a [`Checkpoint`], from which
+    /// on the next reader reads.
     pub fn present(&self, session: &str, generation: u64) -> Present {
-        present(self.events(session), generation)
+        let name = format!("{}.json", short_name(&self.current_key(session)));
+        let file = self.dir().join(PRESENT).join(name);
+        let events = self.events(session);
+        let end = events.end();
+        let known: Option<Checkpoint> = beneath::read_json(&file, beneath::SMALL);
+        let is_valid = |it: &Checkpoint| it.generation == generation && it.position <= end;
+        let known = known.filter(is_valid).unwrap_or_default();
+        let mut events = events.after(known.position);
+        let mut kept = Vec::new();
+        let all = events.by_ref().chain(known.events).inspect(|event| {
+            if kept.len() < MOST_KEPT && is_kept(event) {
+                kept.push(event.clone());
+            }
+        });
+        let present = present(all, generation);
+        if events.bytes_read() > LONG_PART {
+            let checkpoint = Checkpoint {
+                generation,
+                position: end,
+                events: kept,
+            };
+            let written = self.make_folder(PRESENT);
+            let written = written.and_then(|_| beneath::write_json(&file, &checkpoint));
+            let _ = written.inspect_err(
+                |error| tracing::warn!(%error, "a checkpoint of the journal cannot be stored"),
+            );
+        }
+        present
     }
 
     /// Returns the names of those who have run code in this generation, without front ends' own
@@ -78,20 +111,56 @@ impl Project {
     }
 }
 
-/// Returns whether no event of this generation can be older than this one.
-fn starts_generation(event: &Event, generation: u64) -> bool {
-    let event_generation = event.generation.unwrap_or(generation);
-    match event.kind {
-        EventKind::Opened | EventKind::Restarted => event_generation <= generation,
-        // The ends of an earlier kernel's cells may be written later than this kernel's start.
-        EventKind::Requested(_) => event_generation < generation,
-        _ => false,
+impl Event {
+    /// Returns whether no event of this generation can be older than this one.
+    pub fn starts_generation(&self, generation: u64) -> bool {
+        let event_generation = self.generation.unwrap_or(generation);
+        match self.kind {
+            EventKind::Opened | EventKind::Restarted => event_generation <= generation,
+            // The ends of an earlier kernel's cells may be written later than this kernel's start.
+            EventKind::Requested(_) => event_generation < generation,
+            _ => false,
+        }
     }
+}
+
+/// `present/<name>.json`: what [`present`] needs of the journal before a position, for one session.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Checkpoint {
+    /// The generation of the kernel.
+    generation: u64,
+    /// The position of the first event that is not in `events`.
+    position: Position,
+    /// The events, newest first.
+    events: Vec<Event>,
+}
+
+/// How many bytes of the journal are read before a checkpoint is made.
+const LONG_PART: u64 = 64 << 10;
+
+/// How many events a checkpoint has at most. Older requests have ended.
+const MOST_KEPT: usize = 2000;
+
+/// Returns whether an event belongs into a checkpoint.
+fn is_kept(event: &Event) -> bool {
+    !matches!(
+        event.kind,
+        EventKind::Edited(_)
+            | EventKind::Saved(_)
+            | EventKind::Moved { .. }
+            | EventKind::Called(_)
+            | EventKind::Messaged(_)
+            | EventKind::Peeked { .. }
+    )
 }
 
 /// How much earlier the `asked` event of a request can be than that of a request which ran before it. The
 /// times differ when two recorders see an idle kernel and send at the same moment.
 const RACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// If an event is so much later than one after it in the journal, the clock was set back between them. A writer
+/// that waits for the journal's lock is late by less.
+const SET_BACK: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns the present state from events that come newest first.
 ///
@@ -111,7 +180,8 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         if present.last.is_none() && is_activity(&event) {
             present.last = Some(event.at);
         }
-        if starts_generation(&event, generation) || from.is_some_and(|from| event.at < from) {
+        let is_over = |from| event.at < from || event.at.duration_since(from) > SET_BACK;
+        if event.starts_generation(generation) || from.is_some_and(is_over) {
             break;
         }
         if event.generation.is_some_and(|it| it != generation) {
@@ -213,7 +283,7 @@ fn is_activity(event: &Event) -> bool {
 /// Returns the authors, from events that come newest first.
 fn authors(events: impl Iterator<Item = Event>, generation: u64) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let events = events.take_while(|event| !starts_generation(event, generation));
+    let events = events.take_while(|event| !event.starts_generation(generation));
     let events = events.filter(|event| event.generation.is_none_or(|it| it == generation));
     for by in requests(events).filter_map(|event| event.by) {
         if !found.contains(&by) {
@@ -354,6 +424,41 @@ mod tests {
     }
 
     #[test]
+    fn a_long_journal_is_read_once() {
+        let (_temp, project) = fixtures::project();
+        let mut journal = project.journal().unwrap();
+        let edited = fixtures::event(json!({
+            "event": "edited", "before": "0123456789", "after": "0123456789", "changes": [],
+            "op": "x".repeat(1000),
+        }));
+        let edits = vec![edited; 100];
+        let running = || project.present("a.ipynb", 2).running.map(|it| it.msg_id);
+        let file = project.dir().join(PRESENT);
+        let file = file.join(format!("{}.json", short_name("a.ipynb")));
+        journal.append(&event("opened", "", "ada")).unwrap();
+        journal.append(&event("asked", "1", "ada")).unwrap();
+        assert_eq!(running().as_deref(), Some("1"));
+        assert!(!file.exists());
+        journal.append_all(&edits).unwrap();
+        assert_eq!(running().as_deref(), Some("1"));
+        let checkpoint: Checkpoint = beneath::read_json(&file, beneath::SMALL).unwrap();
+        assert_eq!(checkpoint.position, project.events("a.ipynb").end());
+        assert_eq!(checkpoint.events.len(), 2);
+        // What comes after it counts.
+        journal.append(&done("1", "ok")).unwrap();
+        journal.append(&event("asked", "2", "bob")).unwrap();
+        assert_eq!(running().as_deref(), Some("2"));
+        journal.append_all(&edits).unwrap();
+        assert_eq!(running().as_deref(), Some("2"));
+        journal.append(&done("2", "ok")).unwrap();
+        assert_eq!(running(), None);
+        // A checkpoint of another generation, or of a journal that was removed, does not.
+        assert_eq!(project.present("a.ipynb", 3).running, None);
+        std::fs::remove_file(project.journal_file()).unwrap();
+        assert_eq!(project.present("a.ipynb", 2), Present::default());
+    }
+
+    #[test]
     fn an_unrecorded_end_is_known_from_later_events() {
         // A proxy saw it begin; the client that sent it writes no journal.
         let mut events = vec![event("seen", "1", "console")];
@@ -419,6 +524,14 @@ mod tests {
             let none = [&second[..], &[done("2", "ok")]].concat();
             assert_eq!(running(&none), None, "{order:?}");
         }
+    }
+
+    #[test]
+    fn a_request_from_before_the_clock_was_set_back_has_ended() {
+        let mut killed = event("asked", "1", "ada");
+        killed.at += RACE * 3600;
+        assert_eq!(running(&[killed.clone()]), is("1", "ada"));
+        assert_eq!(running(&[killed, alone("2", "bob")]), is("2", "bob"));
     }
 
     #[test]

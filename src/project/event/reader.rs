@@ -1,14 +1,15 @@
 //! The reader of the journal, from its end backwards and no further than needed.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use super::Event;
 use super::journal::{file_of, open_current};
+use super::{Event, EventKind};
 use crate::project::beneath;
 use crate::project::folder::Project;
 use crate::project::moved::Moves;
@@ -47,8 +48,11 @@ pub struct Events {
     /// The offset of the bytes in memory.
     from: u64,
     bytes: Vec<u8>,
-    /// How many more bytes may be read.
+    /// How many more bytes may be read, and how many were read.
     left: u64,
+    read: u64,
+    /// The position before which nothing is read.
+    after: Position,
     end: Position,
     position: Position,
 }
@@ -61,22 +65,35 @@ impl Project {
 
     /// Returns the events of several sessions, newest first.
     pub fn events_of(&self, sessions: &[&str]) -> Events {
-        Events::open(self, sessions)
+        Events::open(
+            self,
+            &self.journal_file(),
+            self.earlier_journals(),
+            sessions,
+        )
+    }
+
+    /// Returns the calls of agents' tools about several sessions, newest first. The journal has those that earlier
+    /// versions of `nb` recorded.
+    pub fn calls_of(&self, sessions: &[&str]) -> impl Iterator<Item = Event> + use<> {
+        let (file, earlier) = self.calls();
+        let calls = Events::open(self, &file, earlier, sessions);
+        let is_call = |event: &Event| matches!(event.kind, EventKind::Called(_));
+        calls.chain(self.events_of(sessions)).filter(is_call)
     }
 
     /// Returns the events of all sessions, oldest first.
     pub fn all_events(&self) -> Vec<Event> {
-        let mut all: Vec<_> = Events::open(self, &[]).collect();
+        let mut all: Vec<_> = self.events_of(&[]).collect();
         all.reverse();
         all
     }
 }
 
 impl Events {
-    /// Opens the journal at its end; an empty list means all sessions.
-    fn open(project: &Project, sessions: &[&str]) -> Self {
-        let folder = project.earlier_journals();
-        let (earlier, file) = open_current(&project.journal_file(), &folder);
+    /// Opens a series of files at its end; an empty list means all sessions.
+    fn open(project: &Project, current: &Path, folder: PathBuf, sessions: &[&str]) -> Self {
+        let (earlier, file) = open_current(current, &folder);
         let sessions = sessions.iter().map(|session| {
             let session = project.current_key(session);
             // As the writer encodes it, without the quotes around it.
@@ -93,6 +110,8 @@ impl Events {
             from: 0,
             bytes: Vec::new(),
             left: MOST_BYTES,
+            read: 0,
+            after: Position::default(),
             end: Position::default(),
             position: Position::default(),
         };
@@ -107,6 +126,17 @@ impl Events {
     pub fn within(mut self, bytes: u64) -> Self {
         self.left = self.left.min(bytes);
         self
+    }
+
+    /// Leaves out the events before a position, at which an event begins or the next one will.
+    pub(super) fn after(mut self, position: Position) -> Self {
+        self.after = position;
+        self
+    }
+
+    /// Returns how many bytes were read.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read
     }
 
     /// Returns the position of the next event to be written; a line that is still incomplete begins
@@ -134,9 +164,19 @@ impl Events {
         self.file = file;
     }
 
+    /// Returns the offset in the present file before which nothing is read.
+    fn first_offset(&self) -> u64 {
+        match self.number.cmp(&self.after.file) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => self.after.offset,
+            Ordering::Greater => 0,
+        }
+    }
+
     /// Starts to read the next earlier file. Returns false if there is none.
     fn begin_earlier(&mut self) -> bool {
-        let Some(number) = self.earlier.pop() else {
+        let wanted = self.earlier.pop().filter(|it| *it >= self.after.file);
+        let Some(number) = wanted else {
             return false;
         };
         self.number = number;
@@ -156,7 +196,7 @@ impl Events {
     fn read_back(&mut self) -> bool {
         let size = CHUNK
             .max(self.bytes.len() as u64)
-            .min(self.from)
+            .min(self.from.saturating_sub(self.first_offset()))
             .min(self.left);
         let Some(file) = self.file.as_mut().filter(|_| size > 0) else {
             return false;
@@ -173,6 +213,7 @@ impl Events {
         self.bytes = bytes;
         self.from = start;
         self.left -= size;
+        self.read += size;
         true
     }
 
@@ -189,7 +230,7 @@ impl Events {
             if self.read_back() {
                 continue;
             }
-            if self.from > 0 {
+            if self.from > self.first_offset() {
                 // An incomplete line, since the limit was reached.
                 return None;
             }
@@ -218,6 +259,9 @@ impl Iterator for Events {
     fn next(&mut self) -> Option<Event> {
         loop {
             let line = self.line()?;
+            if self.position < self.after {
+                return None;
+            }
             if !self.is_wanted(&line) {
                 continue;
             }
@@ -279,6 +323,12 @@ mod tests {
         let events = project.events("a.ipynb");
         assert_eq!(events.end().offset, length);
         assert_eq!(ids(events).len(), 200);
+        // A reader that knows the older ones reads no more than the rest.
+        let mut last = project.events("a.ipynb");
+        let known = last.nth(2).map(|_| last.position()).unwrap();
+        let mut rest = project.events("a.ipynb").after(known);
+        assert_eq!(rest.by_ref().count(), 3);
+        assert!(rest.bytes_read() <= CHUNK, "{}", rest.bytes_read());
         // The line of an event is at its position.
         let mut events = project.events("a.ipynb");
         let event = events.nth(3).unwrap();
