@@ -148,7 +148,14 @@ impl Call<'_> {
             turn: &self.turn,
             arguments,
         });
-        let outcome = outcome.await;
+        let only_reads = matches!(self.tool, ToolName::GetNotebookState | ToolName::ReadCell);
+        let outcome = tokio::select! {
+            outcome = outcome => outcome,
+            // The analysis of the notebook ends, too.
+            () = self.context.ct.cancelled(), if only_reads => {
+                Err(Problem::new(ProblemKind::StillRunning, "cancelled"))
+            }
+        };
         record.end(&caller, &outcome).await;
         result(Some(&caller), outcome, is_cancelled).await
     }

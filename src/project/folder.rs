@@ -95,7 +95,9 @@ impl Project {
         } else {
             real.parent()?
         };
-        Self::existing(&root::roots(folder, home().as_deref()))
+        let roots = root::roots(folder, home().as_deref());
+        roots.record();
+        Self::existing(&roots)
     }
 
     /// Returns the project of a notebook, which need not exist yet; makes the folder if there is
@@ -113,6 +115,7 @@ impl Project {
             .parent()
             .ok_or_else(|| no_folder(io::Error::other("it has no parent folder")))?;
         let roots = root::roots(folder, home().as_deref());
+        roots.record();
         if let Some(project) = Self::existing(&roots) {
             project.check_version()?;
             return Ok(project);
@@ -464,7 +467,7 @@ fn foreign_at(root: &Path) -> Option<PathBuf> {
     (identity::owner(&dir) == FolderOwner::Foreign).then_some(dir)
 }
 
-fn home() -> Option<PathBuf> {
+pub(super) fn home() -> Option<PathBuf> {
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
     Some(home.canonicalize().unwrap_or(home))
 }

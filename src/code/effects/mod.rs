@@ -250,6 +250,8 @@ pub struct Call {
     pub is_deep: bool,
     /// The arguments.
     pub arguments: Vec<Argument>,
+    /// Whether this happens each time, and not only in one branch or if a loop has an iteration.
+    pub certain: bool,
 }
 
 /// An argument of a call.

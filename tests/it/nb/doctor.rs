@@ -244,3 +244,125 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
         "{fix}"
     );
 }
+
+#[test]
+fn programs_of_the_folder_are_not_run() {
+    let world = World::new();
+    world.open("t.ipynb");
+    let project = world.project();
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
+        succeed(git.args(words).current_dir(&project));
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "t.ipynb"]);
+    git(&["commit", "--quiet", "-m", "x"]);
+    let ran = home(&world).join("ran");
+    let folders = [".venv/bin", "node_modules/.bin", "tools", "deep/er"];
+    for folder in folders {
+        let folder = project.join(folder);
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        for name in [
+            "nb",
+            "git",
+            "bwrap",
+            "code",
+            "cursor",
+            "podman",
+            "docker",
+            "systemd-run",
+            "id",
+            "ps",
+            "uv",
+        ] {
+            let script = format!("#!/bin/sh\necho {name} >> {}\n", ran.display());
+            let program = folder.join(name);
+            std::fs::write(&program, script).expect("write a program");
+            let executable = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&program, executable).expect("make it executable");
+        }
+    }
+    let mut path: Vec<_> = folders.iter().map(|folder| project.join(folder)).collect();
+    path.extend([own_folder().to_owned(), "/usr/bin".into(), "/bin".into()]);
+    path[2] = "tools".into();
+    let path = std::env::join_paths(path).expect("no colon is in them");
+    let notebook = project.join("t.ipynb");
+    let notebook = notebook.to_str().expect("UTF-8");
+    for words in [
+        &["doctor", notebook][..],
+        &["diff", "--git", notebook],
+        &["kernels", notebook],
+        &["serve", "--vscode"],
+        &["status", notebook],
+    ] {
+        for folder in [&project, &home(&world)] {
+            let mut command = world.nb();
+            command.args(words).env("PATH", &path).current_dir(folder);
+            let output = output_of(&mut command);
+            let names = std::fs::read_to_string(&ran).unwrap_or_default();
+            assert_eq!(names, "", "{words:?} in {}: {output:?}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_writable_by_others_whatever_the_umask_is() {
+    for umask in ["000", "002"] {
+        let world = World::new();
+        for words in [
+            &["serve"][..],
+            &["agent", "install", "claude", "codex", "cursor", "--yes"],
+        ] {
+            let mut command = world.command(Path::new("/bin/sh"));
+            command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+            command.arg(env!("CARGO_BIN_EXE_nb")).args(words);
+            succeed(&mut command);
+        }
+        let mut folders = vec![world.project(), home(&world)];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("list").flatten() {
+                let metadata = entry.metadata().expect("it is there");
+                let mode = metadata.permissions().mode();
+                assert_eq!(
+                    mode & 0o022,
+                    0,
+                    "{} with umask {umask}",
+                    entry.path().display()
+                );
+                seen += 1;
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        assert!(seen > 10, "{seen}");
+    }
+}
+
+#[test]
+fn another_server_of_the_name_is_named_by_agent_install() {
+    let world = World::new();
+    let text = r#"{"mcpServers": {"nb": {"command": "nb", "args": ["mcp"], "env": {"LD_PRELOAD": "./x.so"}}}}"#;
+    let file = world.project().join(".mcp.json");
+    std::fs::write(&file, text).expect("write the settings");
+    let install = ["agent", "install", "claude", "--yes"];
+    let said = nb(&world, install).ended(0);
+    said.with(".mcp.json names another server \"nb\"")
+        .with("LD_PRELOAD");
+    assert_eq!(std::fs::read_to_string(&file).expect("read it"), text);
+    let answer = nb(&world, install.iter().chain(&["--json"]))
+        .ended(0)
+        .json();
+    assert_eq!(
+        answer["other_servers"][0]["entry"]["env"]["LD_PRELOAD"],
+        "./x.so"
+    );
+    std::fs::remove_file(&file).expect("remove it");
+    nb(&world, install).ended(0);
+    let answer = nb(&world, install.iter().chain(&["--json"]))
+        .ended(0)
+        .json();
+    assert_eq!(answer["other_servers"], serde_json::json!([]));
+}
