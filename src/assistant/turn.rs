@@ -294,6 +294,7 @@ async fn is_allowed(title: String, front: &impl Front) -> bool {
             option("allow", "Allow", PermissionKind::AllowOnce),
             option("reject", "Do not allow", PermissionKind::RejectOnce),
         ],
+        standing: None,
     };
     let Some(answer) = front.ask(question.prompt()).await else {
         return false;

@@ -625,7 +625,17 @@ impl Conversation {
     fn permissions(&self) -> String {
         let all = self.agents.iter().flat_map(|it| it.agent.standing());
         let lines = all.enumerate().map(|(index, it)| {
-            format!("{}  {}: {} ({})\n", index + 1, it.agent, it.title, it.kind)
+            let files = match it.files.is_empty() {
+                true => String::new(),
+                false => format!(" in {}", it.files.join(", ")),
+            };
+            format!(
+                "{}  {}: {} ({}){files}\n",
+                index + 1,
+                it.agent,
+                it.title,
+                it.kind
+            )
         });
         let lines: String = lines.collect();
         match lines.is_empty() {

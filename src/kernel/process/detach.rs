@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use super::identity::Process;
 use super::limits::{self, LimitsError};
 use super::plan::{Executable, PidRecord, StartPlan};
-use super::{platform, supervisor};
+use super::{command_tree, platform, supervisor};
 use crate::kernel::confine;
 use crate::project::{beneath, pid_namespace};
 
 /// The first arguments of the processes of a detached start, which say what each process is.
-const HELPER_WORD: &str = "nb:detach";
+pub(super) const HELPER_WORD: &str = "nb:detach";
 const SUPERVISOR_WORD: &str = "nb:supervise";
 const PROGRAM_WORD: &str = "nb:become";
 
@@ -74,6 +74,8 @@ pub fn entry() -> DetachEntry {
         DetachEntry::Done(helper(arguments))
     } else if word == OsStr::new(SUPERVISOR_WORD) {
         DetachEntry::Done(become_supervisor())
+    } else if word == OsStr::new(command_tree::WORD) {
+        DetachEntry::Done(command_tree::supervise())
     } else if word == OsStr::new(PROGRAM_WORD) {
         become_program()
     } else if let Some(code) = confine::entry() {
