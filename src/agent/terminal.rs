@@ -18,7 +18,8 @@ use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::protocol::{NewTerminal, TerminalExit};
-use crate::kernel::process::command_tree::{self, TreeCommand, TreeReport};
+use crate::kernel::process::command_tree::{TreeCommand, TreeReport};
+use crate::kernel::process::detach;
 
 /// How many terminals an agent may have at once.
 const MOST: usize = 32;
@@ -156,7 +157,7 @@ impl Terminal {
             env: new.env.clone(),
             folder,
         };
-        let (supervisor, socket) = command_tree::supervisor()?;
+        let (supervisor, socket) = detach::command_supervisor()?;
         let mut supervisor = Command::from(supervisor);
         supervisor.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut helper = supervisor.spawn()?;
@@ -297,7 +298,10 @@ fn exit_of(code: Option<i32>, signal: Option<i32>) -> TerminalExit {
         signal: signal.map(|signal| {
             let name = rustix::process::Signal::from_named_raw(signal);
             name.map_or(signal.to_string(), |it| {
-                format!("{it:?}").trim_matches('"').to_owned()
+                // It is written as a string: "Signal::KILL".
+                format!("{it:?}")
+                    .trim_matches('"')
+                    .replace("Signal::", "SIG")
             })
         }),
     }

@@ -11,7 +11,7 @@ use crate::notebook::{CellDiff, CellSide, Document, diff};
 
 /// A cell that a request would write or run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedCell {
+pub struct PlannedChange {
     /// What would be done to which cell: `change cell 3 · 23a3`.
     pub action: String,
     /// Its text before, if the request changes that.
@@ -29,7 +29,7 @@ pub struct PlannedCell {
 pub async fn planned_edit(
     caller: &Caller,
     request: EditRequest,
-) -> Result<Vec<PlannedCell>, Problem> {
+) -> Result<Vec<PlannedChange>, Problem> {
     let file = caller.notebook_file().await?;
     blocking(caller, move |_| {
         let (before, after) = edit::preview(&file, &request.operations)
@@ -46,7 +46,7 @@ pub async fn planned_edit(
 pub async fn planned_undo(
     caller: &Caller,
     request: UndoRequest,
-) -> Result<(String, Vec<PlannedCell>), Problem> {
+) -> Result<(String, Vec<PlannedChange>), Problem> {
     let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
@@ -64,7 +64,7 @@ pub async fn planned_undo(
 pub async fn planned_restore(
     caller: &Caller,
     request: RestoreRequest,
-) -> Result<Vec<PlannedCell>, Problem> {
+) -> Result<Vec<PlannedChange>, Problem> {
     let file = caller.notebook_file().await?;
     let editor = caller.editor(request.policy);
     blocking(caller, move |_| {
@@ -80,12 +80,15 @@ pub async fn planned_restore(
 ///
 /// # Errors
 /// The notebook or the project's state cannot be read, or a cell does not exist.
-pub async fn planned_run(caller: &Caller, cells: CellsToRun) -> Result<Vec<PlannedCell>, Problem> {
+pub async fn planned_run(
+    caller: &Caller,
+    cells: CellsToRun,
+) -> Result<Vec<PlannedChange>, Problem> {
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
         let (cells, _) = cells.job(&file, &document, cells.places(&document)?)?;
-        let cells = cells.into_iter().map(|cell| PlannedCell {
+        let cells = cells.into_iter().map(|cell| PlannedChange {
             action: format!("run cell {}", name(&document, cell.index.unwrap_or(0))),
             before: None,
             after: cell.code,
@@ -96,7 +99,7 @@ pub async fn planned_run(caller: &Caller, cells: CellsToRun) -> Result<Vec<Plann
     .await
 }
 
-fn changed_cells(before: &Document, after: &Document) -> Vec<PlannedCell> {
+fn changed_cells(before: &Document, after: &Document) -> Vec<PlannedChange> {
     let source = |document: &Document, side: &CellSide| {
         let cell = document.cells().get(side.index);
         cell.map(|cell| cell.source().into_owned())
@@ -106,7 +109,7 @@ fn changed_cells(before: &Document, after: &Document) -> Vec<PlannedCell> {
     let cells = cells.map(|cell| {
         let old = cell.before.as_ref().map(|side| source(before, side));
         let new = cell.after.as_ref().map(|side| source(after, side));
-        PlannedCell {
+        PlannedChange {
             action: action(&cell, before, old != new),
             before: old.filter(|old| new.as_ref() != Some(old)),
             is_removed: new.is_none(),

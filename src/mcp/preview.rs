@@ -18,7 +18,7 @@ use super::tools::ToolName;
 use crate::api::caller::Caller;
 use crate::api::problem::Problem;
 use crate::api::visible::visible;
-use crate::api::{self, EditRequest, PlannedCell};
+use crate::api::{self, EditRequest, PlannedChange};
 use crate::notebook::Operation;
 
 /// The request's method.
@@ -68,7 +68,7 @@ impl PreviewPart {
         }
     }
 
-    fn of(cell: PlannedCell) -> Self {
+    fn of(cell: PlannedChange) -> Self {
         Self {
             label: visible(&cell.action).into_owned(),
             old: cell.before.map(|text| visible(&text).into_owned()),
@@ -260,7 +260,7 @@ async fn history(caller: &Caller, arguments: &History) -> Result<CallPreview, Pr
 }
 
 /// Returns what is done to cells in one line.
-fn actions(cells: &[PlannedCell]) -> String {
+fn actions(cells: &[PlannedChange]) -> String {
     match cells {
         [] => "change nothing, and run nothing".to_owned(),
         [cell] => cell.action.clone(),

@@ -30,7 +30,6 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::detach::HELPER_WORD;
 use super::platform;
 use super::supervisor::close_stdio;
 
@@ -73,16 +72,12 @@ pub enum TreeReport {
     },
 }
 
-/// Returns the supervisor's process for a command, and the socket to it. The supervisor's stdout and stderr become
-/// those of the command. It gets the command as a line of JSON by the socket; its reports come the same way. When the
-/// socket is closed or shut down for writing, it ends the command with all that it has started.
-///
-/// # Errors
-/// There is no socket, or this program cannot start itself.
-pub fn supervisor() -> io::Result<(Command, UnixStream)> {
+/// Returns the process that starts the supervisor and leaves it behind, and the socket to the supervisor. Its stdout and
+/// stderr become those of the command.
+pub(super) fn supervisor(helper_word: &str) -> io::Result<(Command, UnixStream)> {
     let (own, other) = UnixStream::pair()?;
     let mut command = Command::new(platform::reopened_executable()?);
-    command.arg0("nb").args([HELPER_WORD, WORD]);
+    command.arg0("nb").args([helper_word, WORD]);
     command.stdin(Stdio::from(OwnedFd::from(other)));
     Ok((command, own))
 }

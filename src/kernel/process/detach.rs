@@ -10,6 +10,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -26,7 +27,7 @@ use crate::kernel::confine;
 use crate::project::{beneath, pid_namespace};
 
 /// The first arguments of the processes of a detached start, which say what each process is.
-pub(super) const HELPER_WORD: &str = "nb:detach";
+const HELPER_WORD: &str = "nb:detach";
 const SUPERVISOR_WORD: &str = "nb:supervise";
 const PROGRAM_WORD: &str = "nb:become";
 
@@ -83,6 +84,17 @@ pub fn entry() -> DetachEntry {
     } else {
         DetachEntry::Program(std::env::args_os().skip(1).collect())
     }
+}
+
+/// Returns the supervisor of a command as a process to be started, and the socket to it: it gets a
+/// [`TreeCommand`](command_tree::TreeCommand) as a line of JSON, and answers with lines of
+/// [`TreeReport`](command_tree::TreeReport). When the socket is closed or shut down for writing, it ends the command
+/// with all that it has started.
+///
+/// # Errors
+/// There is no socket, or this program cannot start itself.
+pub fn command_supervisor() -> io::Result<(Command, UnixStream)> {
+    command_tree::supervisor(HELPER_WORD)
 }
 
 /// Starts the program and returns its process once it runs.
