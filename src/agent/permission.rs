@@ -1,7 +1,13 @@
 //! Permissions: how an agent's request is put to the person, what an answer means, and what is allowed from
 //! now on. Pure.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
 use super::protocol::{PermissionKind, PermissionOption};
+use super::update::{ToolChange, ToolContent};
 use crate::notebook::visible_line;
 
 /// A question for the person.
@@ -17,6 +23,8 @@ pub struct PermissionQuestion {
     pub places: Vec<String>,
     /// The answers, each with its letter.
     pub options: Vec<PermissionOption>,
+    /// What an answer that allows it from now on permits; `None` if the request does not say enough to be known again.
+    pub standing: Option<StandingPermission>,
 }
 
 /// An answer that holds from now on.
@@ -28,6 +36,51 @@ pub struct StandingPermission {
     pub title: String,
     /// The kind of tool.
     pub kind: String,
+    /// The files.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// The digest of the tool's input, without the texts that an edit of the files replaces and writes.
+    #[serde(default)]
+    pub input: Option<String>,
+}
+
+impl StandingPermission {
+    /// Returns what a permission for a tool call from now on permits: the same call of the same tool, on the same
+    /// files; of an edit that shows its texts, also with other texts. `None` if the call names neither files nor an
+    /// input: another call could not be told from it.
+    pub fn of(agent: &str, tool: &ToolChange) -> Option<Self> {
+        let mut input = tool.input.clone().unwrap_or_default();
+        let mut files: Vec<_> = tool.locations.iter().flatten().map(|it| &it.path).collect();
+        for content in tool.content.iter().flatten() {
+            if let ToolContent::Diff { path, old, new } = content {
+                files.push(path);
+                remove_texts(&mut input, &[old, new]);
+            }
+        }
+        let files = files.into_iter().map(|file| file.display().to_string());
+        let files: BTreeSet<_> = files.collect();
+        if files.is_empty() && input.is_null() {
+            return None;
+        }
+        let digest = || hex::encode(Sha256::digest(input.to_string()));
+        Some(Self {
+            agent: agent.to_owned(),
+            title: tool.title.clone()?,
+            kind: tool.kind.clone()?,
+            files: files.into_iter().collect(),
+            input: (!input.is_null()).then(digest),
+        })
+    }
+}
+
+/// Removes the strings that are one of the texts.
+fn remove_texts(value: &mut Value, texts: &[&String]) {
+    match value {
+        Value::String(text) if texts.contains(&&*text) => text.clear(),
+        Value::Array(values) => values.iter_mut().for_each(|it| remove_texts(it, texts)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| remove_texts(it, texts)),
+        _ => {}
+    }
 }
 
 /// What the person's answer means.
@@ -63,6 +116,7 @@ impl PermissionQuestion {
                 PermissionKind::RejectOnce => "not this time",
                 PermissionKind::RejectAlways => "never",
                 PermissionKind::AllowOnce => "this time",
+                PermissionKind::AllowTurn => "until the end of this turn",
                 PermissionKind::AllowAlways => "from now on",
             };
             let name = one_line(&option.name);
@@ -103,15 +157,6 @@ impl PermissionQuestion {
         }
     }
 
-    /// Returns what an answer that allows it from now on permits.
-    pub fn standing(&self) -> StandingPermission {
-        StandingPermission {
-            agent: self.agent.clone(),
-            title: self.title.clone(),
-            kind: self.kind.clone(),
-        }
-    }
-
     /// Returns the option by which this one request is allowed, if the agent offers one.
     pub fn once(&self) -> Option<&PermissionOption> {
         let mut options = self.options.iter();
@@ -137,6 +182,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::update::Location;
     use super::*;
 
     fn option(id: &str, kind: PermissionKind) -> PermissionOption {
@@ -157,7 +203,70 @@ mod tests {
             options: options
                 .map(|(at, kind)| option(&at.to_string(), *kind))
                 .collect(),
+            standing: None,
         }
+    }
+
+    fn edit(path: &str, new: &str, input: Value) -> ToolChange {
+        let diff = |path: &str| ToolContent::Diff {
+            path: path.into(),
+            old: String::new(),
+            new: new.to_owned(),
+        };
+        ToolChange {
+            title: Some("Write a file".to_owned()),
+            kind: Some("edit".to_owned()),
+            content: Some(vec![diff(path)]),
+            input: Some(input),
+            ..ToolChange::default()
+        }
+    }
+
+    #[test]
+    fn a_permission_from_now_on_is_for_these_files_and_this_command() {
+        let standing = |tool: &ToolChange| StandingPermission::of("claude", tool);
+        let input = |path: &str, new: &str| serde_json::json!({"file_path": path, "content": new});
+        let allowed = standing(&edit("/p/a.py", "1", input("/p/a.py", "1")));
+        assert!(allowed.is_some());
+        assert_eq!(
+            standing(&edit("/p/a.py", "2", input("/p/a.py", "2"))),
+            allowed,
+            "another text of the same file"
+        );
+        let mut also = edit("/p/a.py", "1", input("/p/a.py", "1"));
+        also.locations = Some(vec![Location {
+            path: "/home/ada/.bashrc".into(),
+            line: None,
+        }]);
+        for other in [
+            edit("/home/ada/.bashrc", "1", input("/home/ada/.bashrc", "1")),
+            edit("/p/a.py", "1", input("/home/ada/.bashrc", "1")),
+            edit("/p/a.py", "1", Value::Null),
+            also,
+        ] {
+            assert_ne!(standing(&other), allowed, "{other:?}");
+        }
+        let command = |line: &str| {
+            standing(&ToolChange {
+                title: Some("Run a command".to_owned()),
+                kind: Some("execute".to_owned()),
+                input: Some(serde_json::json!({ "command": line })),
+                ..ToolChange::default()
+            })
+        };
+        assert!(command("ls").is_some());
+        assert_eq!(command("ls"), command("ls"));
+        assert_ne!(command("ls"), command("rm -r ."));
+    }
+
+    #[test]
+    fn what_names_neither_files_nor_an_input_is_asked_for_each_time() {
+        let tool = ToolChange {
+            title: Some("Change a file".to_owned()),
+            kind: Some("edit".to_owned()),
+            ..ToolChange::default()
+        };
+        assert_eq!(StandingPermission::of("claude", &tool), None);
     }
 
     fn chosen(question: &PermissionQuestion, answer: &str) -> String {

@@ -127,6 +127,8 @@ pub enum PermissionKind {
     RejectAlways,
     /// This time.
     AllowOnce,
+    /// Until the end of the turn.
+    AllowTurn,
     /// From now on.
     AllowAlways,
 }
@@ -327,6 +329,7 @@ fn update(update: acp::SessionUpdate) -> Update {
             content: Some(call.content.into_iter().filter_map(tool_content).collect()),
             locations: Some(call.locations.into_iter().map(location).collect()),
             output: call.raw_output,
+            input: call.raw_input,
         }),
         acp::SessionUpdate::ToolCallUpdate(update) => Update::Tool(tool_update(update)),
         acp::SessionUpdate::Plan(plan) => {
@@ -374,6 +377,7 @@ fn tool_update(update: acp::ToolCallUpdate) -> ToolChange {
         content: fields.content.map(content),
         locations: fields.locations.map(locations),
         output: fields.raw_output,
+        input: fields.raw_input,
     }
 }
 

@@ -3,7 +3,7 @@
 //! While a request of ours is open, the agent's own requests are carried out: permissions one after the other,
 //! files and terminals at once. Between turns the agent is not read.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -18,11 +18,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::connection::{AgentEnd, Connection, Launch};
 use super::permission::{PermissionChoice, PermissionQuestion, StandingPermission};
 use super::protocol::{
-    self, AgentRequest, Call, Capabilities, Incoming, McpServer, NewTerminal, PermissionKind,
-    Refusal, RequestId, RpcError, SessionFacts,
+    self, AgentRequest, Call, Capabilities, Incoming, McpServer, PermissionKind, Refusal,
+    RequestId, RpcError, SessionFacts,
 };
 use super::terminal::Terminals;
-use super::update::{Content, SlashCommand, ToolChange, Update};
+use super::update::{Content, SlashCommand, ToolChange, ToolContent, Update};
 use super::workspace::Workspace;
 use crate::api::problem::{Problem, ProblemKind};
 
@@ -34,6 +34,10 @@ const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long an agent may take to end a turn that is interrupted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many tool calls of a turn are remembered, and how long the texts of one may be, in bytes.
+const MOST_TOOLS: usize = 64;
+const LONGEST_TOOL: usize = 1 << 20;
 
 /// How many requests of an agent may be open at once.
 const MOST_REQUESTS: usize = 64;
@@ -589,6 +593,7 @@ impl Agent {
                 workspace: &self.workspace,
                 standing: &mut self.standing,
                 front,
+                tools: HashMap::new(),
                 open_questions: VecDeque::new(),
             };
             exchange.until_answered(call, interrupt).await
@@ -641,6 +646,8 @@ struct Exchange<'a, F> {
     workspace: &'a Workspace,
     standing: &'a mut Vec<StandingPermission>,
     front: &'a F,
+    /// The tool calls of the turn, by their ids.
+    tools: HashMap<String, ToolChange>,
     /// Permission questions without an answer; the first one is shown to the person.
     open_questions: VecDeque<(RequestId, PermissionQuestion)>,
 }
@@ -728,8 +735,46 @@ impl<'a, F: Front> Exchange<'a, F> {
         }
     }
 
+    /// Returns a tool call as it is known, with the changes of an update.
+    fn known_tool(&self, change: &ToolChange) -> ToolChange {
+        let known = self.tools.get(&change.id).cloned().unwrap_or_default();
+        let change = change.clone();
+        ToolChange {
+            id: change.id,
+            title: change.title.or(known.title),
+            kind: change.kind.or(known.kind),
+            state: change.state.or(known.state),
+            content: change.content.or(known.content),
+            locations: change.locations.or(known.locations),
+            output: change.output.or(known.output),
+            input: change.input.or(known.input),
+        }
+    }
+
+    /// Remembers what a question about a tool call may need, unless that is too much.
+    fn remember_tool(&mut self, change: &ToolChange) {
+        let mut known = self.known_tool(change);
+        known.output = None;
+        let mut size = known.input.as_ref().map_or(0, |it| it.to_string().len());
+        let content = known.content.iter_mut();
+        content.for_each(|content| content.retain(|it| matches!(it, ToolContent::Diff { .. })));
+        for content in known.content.iter().flatten() {
+            if let ToolContent::Diff { old, new, .. } = content {
+                size += old.len() + new.len();
+            }
+        }
+        if self.tools.len() >= MOST_TOOLS {
+            self.tools.clear();
+        }
+        match size <= LONGEST_TOOL {
+            true => self.tools.insert(known.id.clone(), known),
+            false => self.tools.remove(&known.id),
+        };
+    }
+
     fn take_update(&mut self, update: Update) {
         match &update {
+            Update::Tool(change) => self.remember_tool(change),
             Update::Commands(commands) => self.running.commands.clone_from(commands),
             Update::Mode(mode) => {
                 if let Some(facts) = &mut self.running.session {
@@ -764,9 +809,11 @@ impl<'a, F: Front> Exchange<'a, F> {
         let by = self.name.to_owned();
         match request {
             AgentRequest::Permission { tool, options } => {
-                let question = self.question(&tool, options);
+                // The request may say only what has changed in the call.
+                let question = self.question(&self.known_tool(&tool), options);
                 self.front.take(Update::Tool(tool));
-                let allowed = self.standing.contains(&question.standing());
+                let standing = question.standing.as_ref();
+                let allowed = standing.is_some_and(|it| self.standing.contains(it));
                 match question.once().filter(|_| allowed) {
                     Some(option) => {
                         let text = format!("allowed as before: {}", question.title);
@@ -797,10 +844,18 @@ impl<'a, F: Front> Exchange<'a, F> {
                 let answer = result.map(|()| json!({}));
                 protocol::answer_line(&id, answer.map_err(Refusal::Failed))
             })),
-            AgentRequest::Terminal(new) => {
-                let answer = self.terminal(&new).map(|id| json!({ "terminalId": id }));
-                self.answer(&id, answer.map_err(Refusal::Failed));
-            }
+            AgentRequest::Terminal(new) => work.push(Box::pin(async move {
+                let folder = match &new.folder {
+                    Some(folder) => workspace.resolve(folder),
+                    None => Ok(workspace.root().to_owned()),
+                };
+                let started = match folder {
+                    Ok(folder) => terminals.start(&new, folder).await,
+                    Err(why) => Err(why),
+                };
+                let answer = started.map(|id| json!({ "terminalId": id }));
+                protocol::answer_line(&id, answer.map_err(Refusal::Failed))
+            })),
             AgentRequest::TerminalOutput(terminal) => {
                 let found = terminals.get(&terminal);
                 if let Ok(running) = &found {
@@ -846,14 +901,6 @@ impl<'a, F: Front> Exchange<'a, F> {
         }
     }
 
-    fn terminal(&self, new: &NewTerminal) -> Result<String, String> {
-        let folder = match &new.folder {
-            Some(folder) => self.workspace.resolve(folder)?,
-            None => self.workspace.root().to_owned(),
-        };
-        self.running.terminals.start(new, folder)
-    }
-
     fn question(
         &self,
         tool: &ToolChange,
@@ -874,6 +921,7 @@ impl<'a, F: Front> Exchange<'a, F> {
             kind: tool.kind.clone().unwrap_or_default(),
             places: places.collect(),
             options,
+            standing: StandingPermission::of(self.name, tool),
         }
     }
 
@@ -917,7 +965,13 @@ impl<'a, F: Front> Exchange<'a, F> {
         if option.kind == PermissionKind::AllowAlways
             && let Some(once) = question.once()
         {
-            self.standing.push(question.standing());
+            match &question.standing {
+                Some(standing) => self.standing.push(standing.clone()),
+                None => self.front.take(Update::Note(
+                    "allowed this time only: the request names neither files nor an input"
+                        .to_owned(),
+                )),
+            }
             return once.id.clone();
         }
         option.id.clone()

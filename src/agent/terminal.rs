@@ -1,22 +1,25 @@
 //! Terminals: the commands that an agent runs through its client.
 //!
-//! A terminal ends with the turn at the latest, with everything in its process group. Its output is bounded:
-//! the beginning is dropped. An agent can have [`MOST`] terminals at once.
+//! A terminal ends with the turn at the latest, with all processes that its command has started. Its output is
+//! bounded: the beginning is dropped. An agent can have [`MOST`] terminals at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::Command;
 use tokio::sync::watch;
 
 use super::protocol::{NewTerminal, TerminalExit};
+use crate::kernel::process::command_tree::{TreeCommand, TreeReport};
+use crate::kernel::process::detach;
 
 /// How many terminals an agent may have at once.
 const MOST: usize = 32;
@@ -24,6 +27,9 @@ const MOST: usize = 32;
 /// How much output is kept where the agent names no limit, and the most that it may name, in bytes.
 const OUTPUT: usize = 1 << 20;
 const MOST_OUTPUT: usize = 8 << 20;
+
+/// How long a command may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long the output of a command that has ended may stay open.
 const CLOSES_WITHIN: Duration = Duration::from_millis(500);
@@ -63,13 +69,11 @@ impl Terminals {
     ///
     /// # Errors
     /// There are too many terminals, or the command cannot be started.
-    pub(super) fn start(&self, new: &NewTerminal, folder: PathBuf) -> Result<String, String> {
-        if self.running.borrow().len() >= MOST {
-            return Err(format!(
-                "{MOST} terminals are open: release some of them first"
-            ));
-        }
-        let started = Terminal::start(new, folder);
+    pub(super) async fn start(&self, new: &NewTerminal, folder: PathBuf) -> Result<String, String> {
+        self.check_room()?;
+        let started = Terminal::start(new, folder).await;
+        // Others may have been started meanwhile.
+        self.check_room()?;
         let terminal = started.map_err(|error| format!("cannot start {}: {error}", new.command))?;
         self.count.set(self.count.get() + 1);
         let id = format!("terminal-{}", self.count.get());
@@ -77,6 +81,15 @@ impl Terminals {
             .borrow_mut()
             .insert(id.clone(), Rc::new(terminal));
         Ok(id)
+    }
+
+    fn check_room(&self) -> Result<(), String> {
+        match self.running.borrow().len() < MOST {
+            true => Ok(()),
+            false => Err(format!(
+                "{MOST} terminals are open: release some of them first"
+            )),
+        }
     }
 
     /// Returns a terminal.
@@ -131,23 +144,43 @@ impl Terminals {
 }
 
 impl Terminal {
-    fn start(new: &NewTerminal, folder: PathBuf) -> std::io::Result<Self> {
+    async fn start(new: &NewTerminal, folder: PathBuf) -> io::Result<Self> {
         // Some agents send a whole command line.
         let is_line = new.args.is_empty() && new.command.contains(char::is_whitespace);
         let (program, args) = match is_line {
             true => ("/bin/sh", vec!["-c".to_owned(), new.command.clone()]),
             false => (&*new.command, new.args.clone()),
         };
-        let mut child = Command::new(program)
-            .args(&args)
-            .envs(new.env.iter().map(|(name, value)| (name, value)))
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+        let command = TreeCommand {
+            program: program.to_owned(),
+            args,
+            env: new.env.clone(),
+            folder,
+        };
+        let (supervisor, socket) = detach::command_supervisor()?;
+        let mut supervisor = Command::from(supervisor);
+        supervisor.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut helper = supervisor.spawn()?;
+        // Its end of the socket: otherwise the end of the supervisor would not be noticed.
+        drop(supervisor);
+        socket.set_nonblocking(true)?;
+        let (reports, mut commands) = UnixStream::from_std(socket)?.into_split();
+        let (stdout, stderr) = (helper.stdout.take(), helper.stderr.take());
+        let helper = helper.wait();
+        let mut line = serde_json::to_vec(&command)?;
+        line.push(b'\n');
+        commands.write_all(&line).await?;
+        let mut reports = BufReader::new(reports);
+        let started = async {
+            helper.await?;
+            next_report(&mut reports).await
+        };
+        let started = tokio::time::timeout(START_TIMEOUT, started).await;
+        match started.map_err(|_| io::ErrorKind::TimedOut)?? {
+            TreeReport::Started => {}
+            TreeReport::Failed(reason) => return Err(io::Error::other(reason)),
+            TreeReport::Ended { .. } => return Err(io::ErrorKind::InvalidData.into()),
+        }
         let limit = new.limit.and_then(|limit| usize::try_from(limit).ok());
         let output = Arc::new(Mutex::new(Output {
             bytes: VecDeque::new(),
@@ -156,17 +189,35 @@ impl Terminal {
             is_cut: false,
         }));
         let readers = [
-            tokio::spawn(copy(child.stdout.take(), output.clone())),
-            tokio::spawn(copy(child.stderr.take(), output.clone())),
+            tokio::spawn(copy(stdout, output.clone())),
+            tokio::spawn(copy(stderr, output.clone())),
         ];
         let (exit_sender, exit) = watch::channel(None);
-        let (kill, killed) = watch::channel(false);
+        let (kill, mut killed) = watch::channel(false);
         tokio::spawn(async move {
-            let exit = supervise(child, killed).await;
-            for reader in readers {
-                let _ = tokio::time::timeout(CLOSES_WITHIN, reader).await;
+            // The socket stays open after the end of the command: what it has left in the background goes on until the
+            // terminal is killed or dropped, which is an error here.
+            let killed = async move {
+                drop(killed.wait_for(|killed| *killed).await);
+                drop(commands);
+                std::future::pending::<()>().await;
+            };
+            let exit = async move {
+                let exit = match next_report(&mut reports).await {
+                    Ok(TreeReport::Ended { code, signal }) => exit_of(code, signal),
+                    _ => TerminalExit::default(),
+                };
+                for reader in readers {
+                    let _ = tokio::time::timeout(CLOSES_WITHIN, reader).await;
+                }
+                exit_sender.send_replace(Some(exit));
+                // Its end.
+                let _ = next_report(&mut reports).await;
+            };
+            tokio::select! {
+                () = killed => {}
+                () = exit => {}
             }
-            exit_sender.send_replace(Some(exit));
         });
         let command_line = std::iter::once(&new.command).chain(&new.args);
         let command_line: Vec<_> = command_line.map(String::as_str).collect();
@@ -235,34 +286,22 @@ impl Terminal {
     }
 }
 
-/// Waits for a command's end; kills its group if that is asked for.
-async fn supervise(mut child: Child, mut killed: watch::Receiver<bool>) -> TerminalExit {
-    use std::os::unix::process::ExitStatusExt;
-    let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-    // An error is a terminal that was dropped.
-    let killed = async move { drop(killed.wait_for(|killed| *killed).await) };
-    let status = tokio::select! {
-        status = child.wait() => Some(status),
-        () = killed => None,
-    };
-    let status = match status {
-        Some(status) => status,
-        None => {
-            if let Some(group) = group {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            child.wait().await
-        }
-    };
-    let Ok(status) = status else {
-        return TerminalExit::default();
-    };
+async fn next_report(reports: &mut (impl AsyncBufRead + Unpin)) -> io::Result<TreeReport> {
+    let mut line = String::new();
+    reports.read_line(&mut line).await?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn exit_of(code: Option<i32>, signal: Option<i32>) -> TerminalExit {
     TerminalExit {
-        code: status.code().and_then(|code| u32::try_from(code).ok()),
-        signal: status.signal().map(|signal| {
+        code: code.and_then(|code| u32::try_from(code).ok()),
+        signal: signal.map(|signal| {
             let name = rustix::process::Signal::from_named_raw(signal);
             name.map_or(signal.to_string(), |it| {
-                format!("{it:?}").replace("Signal::", "SIG")
+                // It is written as a string: "Signal::KILL".
+                format!("{it:?}")
+                    .trim_matches('"')
+                    .replace("Signal::", "SIG")
             })
         }),
     }
@@ -292,56 +331,43 @@ async fn copy(from: Option<impl AsyncRead + Unpin>, output: Arc<Mutex<Output>>) 
 mod tests {
     use super::*;
 
-    fn line(command: &str, limit: Option<u64>) -> NewTerminal {
-        NewTerminal {
-            command: command.to_owned(),
+    fn ended(printed: &[u8], limit: usize, exit: TerminalExit) -> Terminal {
+        let output = Output {
+            bytes: printed.iter().copied().collect(),
+            printed: printed.len() as u64,
             limit,
-            ..NewTerminal::default()
+            is_cut: false,
+        };
+        Terminal {
+            title: "a command".to_owned(),
+            output: Arc::new(Mutex::new(output)),
+            shown: Cell::new(0),
+            exit: watch::channel(Some(exit)).1,
+            kill: watch::channel(false).0,
         }
-    }
-
-    fn started(terminals: &Terminals, new: &NewTerminal) -> Rc<Terminal> {
-        let id = terminals.start(new, std::env::temp_dir()).unwrap();
-        terminals.get(&id).unwrap()
     }
 
     #[tokio::test]
     async fn output_is_bounded_at_its_beginning_and_no_character_is_halved() {
-        let terminals = Terminals::default();
-        let new = line("printf '%s' ääää; exit 3", Some(5));
-        let terminal = started(&terminals, &new);
-        let exit = terminal.exit().await;
-        assert_eq!(exit.code, Some(3));
-        let (text, is_cut, _) = terminal.output();
+        let terminal = ended(b"", 5, exit_of(Some(3), None));
+        copy(Some("ääää".as_bytes()), terminal.output.clone()).await;
+        let (text, is_cut, exit) = terminal.output();
         assert_eq!((&*text, is_cut), ("ää", true));
+        assert_eq!(exit.unwrap().code, Some(3));
         assert!(terminal.shown().ends_with("[exit code 3]"));
     }
 
     #[tokio::test]
-    async fn a_command_and_its_children_end_with_the_terminal() {
+    async fn an_agent_has_a_number_of_terminals() {
         let terminals = Terminals::default();
-        let terminal = started(&terminals, &line("sleep 1000 & sleep 1000; true", None));
-        terminals.release_all();
-        let exit = terminal.exit().await;
-        assert_eq!((exit.code, exit.signal.is_some()), (None, true));
-        assert!(terminals.get("terminal-1").is_err());
-    }
-
-    #[tokio::test]
-    async fn what_is_no_command_is_an_error() {
-        let terminals = Terminals::default();
-        for command in ["/does/not/exist", "", "\0"] {
-            let started = terminals.start(&line(command, None), std::env::temp_dir());
-            assert!(started.is_err(), "{command:?}");
+        for number in 0..MOST {
+            let terminal = Rc::new(ended(b"", OUTPUT, TerminalExit::default()));
+            let mut running = terminals.running.borrow_mut();
+            running.insert(number.to_string(), terminal);
         }
-        let running: Vec<_> = (0..MOST)
-            .map(|_| started(&terminals, &line("sleep 1000", None)))
-            .collect();
-        let more = terminals.start(&line("sleep 1000", None), std::env::temp_dir());
+        let new = NewTerminal::default();
+        let more = terminals.start(&new, std::env::temp_dir()).await;
         assert!(more.unwrap_err().contains("release"));
-        terminals.release_all();
-        for terminal in running {
-            terminal.exit().await;
-        }
+        assert_eq!(exit_of(None, Some(9)).signal.as_deref(), Some("SIGKILL"));
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// An update of a session.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "updates are passed on, not kept")]
 pub enum Update {
     /// A piece of the answer.
     Answer(Content),
@@ -88,6 +89,8 @@ pub struct ToolChange {
     pub locations: Option<Vec<Location>>,
     /// The tool's own output, shown where there is no content.
     pub output: Option<Value>,
+    /// The tool's own input.
+    pub input: Option<Value>,
 }
 
 /// How far a tool call is.

@@ -209,29 +209,10 @@ fn read_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Replaces a file whose path has no links. Its permissions stay.
+/// Replaces a file whose path has no links, also if somebody has put one there since that was found. Its permissions
+/// stay.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mode = match std::fs::symlink_metadata(path) {
-        Ok(found) => Some(found.permissions()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    if mode.is_none() {
-        // Made as other programs make files, with the permissions that the user's umask leaves.
-        std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)?;
-    }
-    let mode = mode.map_or_else(
-        || Ok(std::fs::metadata(path)?.permissions()),
-        io::Result::Ok,
-    )?;
-    beneath::replace(path, text.as_bytes())?;
-    std::fs::set_permissions(path, mode)
+    beneath::replace_users(path, text.as_bytes())
 }
 
 /// Returns a problem as a text for an agent.
@@ -300,6 +281,33 @@ mod tests {
         assert_eq!(
             std::fs::read_to_string(root.join("../secret")).unwrap(),
             "secret"
+        );
+    }
+
+    #[test]
+    fn a_folder_that_becomes_a_link_after_the_check_leads_nowhere() {
+        let place = place();
+        let outside = place.root.join("../outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("old"), "theirs").unwrap();
+        std::fs::set_permissions(outside.join("old"), PermissionsExt::from_mode(0o640)).unwrap();
+        for name in ["new", "deep/new", "old"] {
+            let folder = place.root.join("swapped");
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("old"), "").unwrap();
+            let resolved = place.workspace.resolve(&folder.join(name)).unwrap();
+            std::fs::remove_dir_all(&folder).unwrap();
+            symlink(&outside, &folder).unwrap();
+            assert!(write_file(&resolved, "x").is_err(), "{name} was written");
+            assert!(read_file(&resolved).is_err(), "{name} was read");
+            std::fs::remove_file(&folder).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+        let old = outside.join("old");
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "theirs");
+        assert_eq!(
+            std::fs::metadata(&old).unwrap().permissions().mode() & 0o777,
+            0o640
         );
     }
 

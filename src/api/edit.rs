@@ -170,7 +170,7 @@ pub async fn preview_edit(caller: &Caller, request: EditRequest) -> Result<DiffA
     .await
 }
 
-fn problem(error: EditError, is_list: bool) -> Problem {
+pub(super) fn problem(error: EditError, is_list: bool) -> Problem {
     match error {
         EditError::Operation(error) if is_list => {
             of_operation(&error.source, &error.to_string()).hint("nothing was done: all or none")

@@ -41,6 +41,7 @@ mod output_fields;
 mod output_files;
 pub mod outputs;
 mod plan;
+mod planned;
 pub mod preview;
 pub mod problem;
 mod replace;
@@ -113,6 +114,7 @@ pub use self::open::{
 };
 pub use self::output_fields::{OutputFields, Timing};
 pub use self::plan::{PlanAnswer, PlannedRow, plan};
+pub use self::planned::{PlannedChange, planned_edit, planned_restore, planned_run, planned_undo};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};
 pub use self::restart::{RestartAnswer, RestartRequest, restart};
 pub use self::restore::{RestoreAnswer, RestoreRequest, restore};

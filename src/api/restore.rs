@@ -67,7 +67,7 @@ pub async fn restore(caller: &Caller, request: RestoreRequest) -> Result<Restore
     .await
 }
 
-fn problem(error: RestoreError, by: &str, file: &NotebookFile) -> Problem {
+pub(super) fn problem(error: RestoreError, by: &str, file: &NotebookFile) -> Problem {
     let message = causes(&error);
     let problem = |kind| Problem::new(kind, message.clone());
     let document = || view::open(file, by).map(|view| view.document);

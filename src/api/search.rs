@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
+use crate::editing::content::read_notebook;
 use crate::editing::gather::{FoundNotebook, gather};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
@@ -217,6 +218,6 @@ fn opened(path: &Path) -> Result<Document, String> {
     if !metadata.is_file() {
         return Err(failed("it is no file"));
     }
-    let text = std::fs::read(path).map_err(|error| failed(&causes(&error)))?;
+    let text = read_notebook(path).map_err(|error| failed(&causes(&error)))?;
     Document::parse(text).map_err(|error| failed(&causes(&error)))
 }

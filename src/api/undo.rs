@@ -90,7 +90,7 @@ pub(crate) fn in_words(op: &OperationEntry) -> String {
 }
 
 /// Makes a problem of the error that kept an edit from being undone.
-fn problem(error: UndoError, file: &NotebookFile) -> Problem {
+pub(super) fn problem(error: UndoError, file: &NotebookFile) -> Problem {
     match error {
         UndoError::NotebookFile(error) => error.into(),
         UndoError::Edit(error) => error.into(),

@@ -1,107 +1,181 @@
-//! Which calls the person is asked about, and what a call is shown as. Pure.
+//! What a call is shown as, and how the person is asked about it. Pure.
+//!
+//! The server of the tools says what a call would do: it reads the arguments as the call itself does, so no other name
+//! of an argument and no cell that is there already passes by. The warnings about code inform; no question depends on
+//! them.
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::message::ModelCall;
-use crate::agent::update::Content;
-use crate::agent::update::ToolContent;
+use crate::agent::permission::{PermissionChoice, PermissionQuestion};
+use crate::agent::update::{Content, ToolContent};
+use crate::agent::{PermissionKind, PermissionOption};
 use crate::code::risks::{Risk, risks};
-use crate::notebook::Operation;
-
-/// The tools that are shown as reading.
-const READING_TOOLS: [&str; 7] = [
-    "get_notebook_state",
-    "get_run_status",
-    "history",
-    "notebooks",
-    "open_notebook",
-    "read_cell",
-    "variables",
-];
-
-/// The other tools that are known: some of their arguments need an approval.
-const WRITING_TOOLS: [&str; 7] = [
-    "answer_input",
-    "apply_edits",
-    "create_cell",
-    "delete_cell",
-    "kernel",
-    "run_cell",
-    "update_cell",
-];
 
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 5;
 
-/// What a call does, for the person.
+/// How much of a text is shown, in bytes. A question about a longer one says so.
+const LONGEST_SHOWN: usize = 48 << 10;
+
+/// What a call would do, as the server of the tools says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct CallPreview {
+    /// Whether it changes nothing and runs nothing.
+    pub(super) reads: bool,
+    kind: String,
+    title: String,
+    parts: Vec<PreviewPart>,
+}
+
+/// A text that a call writes or runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct PreviewPart {
+    label: String,
+    old: Option<String>,
+    text: String,
+    is_code: bool,
+}
+
+/// A call for the person.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ShownCall {
     /// One line.
     pub(super) title: String,
     /// `read`, `edit`, `delete` or `execute`.
-    pub(super) kind: &'static str,
-    /// The code or text that it writes or runs.
+    pub(super) kind: String,
+    /// What it writes and runs.
     pub(super) content: Vec<ToolContent>,
     /// Warnings about its code.
     pub(super) warnings: Vec<String>,
-    /// Why the person is asked, where calls are approved; none for a call that needs no approval.
-    pub(super) approval_reason: Option<String>,
 }
 
-/// Returns what a call is shown as.
-pub(super) fn shown(call: &ModelCall) -> ShownCall {
-    let arguments = &call.arguments;
-    let operations = operations(arguments);
-    let texts = texts(arguments, &operations);
-    let findings = texts.iter().flat_map(|text| risks(text));
-    let findings: Vec<_> = findings.filter(|it| it.risk != Risk::Network).collect();
-    let warnings: Vec<_> = findings
-        .iter()
-        .map(ToString::to_string)
-        .take(MOST_WARNINGS)
-        .collect();
-    let deletes = call.name == "delete_cell"
-        || operations
-            .iter()
-            .any(|it| matches!(it, Operation::Remove { .. }));
-    let ends = call.name == "kernel"
-        && matches!(
-            arguments.get("action").and_then(Value::as_str),
-            Some("restart" | "shutdown")
-        );
-    let is_known = |name: &str| READING_TOOLS.contains(&name) || WRITING_TOOLS.contains(&name);
-    let approval_reason = match warnings.first() {
-        _ if !is_known(&call.name) => Some("it is not known what it changes".to_owned()),
-        _ if deletes => Some("it deletes cells".to_owned()),
-        _ if ends => Some("the kernel loses its variables".to_owned()),
-        first => first.cloned(),
+impl ShownCall {
+    /// Returns what a call is shown as. Without a preview, its name and the cells that it names are shown.
+    pub(super) fn of(call: &ModelCall, preview: Option<&CallPreview>) -> Self {
+        let Some(preview) = preview.filter(|preview| !preview.reads) else {
+            return Self {
+                title: title(call),
+                kind: match preview {
+                    Some(_) => "read".to_owned(),
+                    None => "execute".to_owned(),
+                },
+                ..Self::default()
+            };
+        };
+        let code = preview.parts.iter().filter(|part| part.is_code);
+        let findings = code.flat_map(|part| risks(&part.text));
+        let findings = findings.filter(|it| it.risk != Risk::Network);
+        Self {
+            title: one_line(&preview.title),
+            kind: preview.kind.clone(),
+            content: preview
+                .parts
+                .iter()
+                .flat_map(PreviewPart::content)
+                .collect(),
+            warnings: findings
+                .map(|it| it.to_string())
+                .take(MOST_WARNINGS)
+                .collect(),
+        }
+    }
+}
+
+impl PreviewPart {
+    fn content(&self) -> [ToolContent; 2] {
+        let text = |text: &str| ToolContent::Content(Content::Text(text.to_owned()));
+        let shown = match &self.old {
+            Some(old) => ToolContent::Diff {
+                path: PathBuf::new(),
+                old: beginning(old),
+                new: beginning(&self.text),
+            },
+            None => text(&beginning(&self.text)),
+        };
+        [text(&self.label), shown]
+    }
+
+    fn is_too_long(&self) -> bool {
+        let old = self.old.as_ref().map_or(0, String::len);
+        self.text.len().max(old) > LONGEST_SHOWN
+    }
+}
+
+/// Returns a text, or its beginning with a remark.
+fn beginning(text: &str) -> String {
+    match text.len() > LONGEST_SHOWN {
+        true => {
+            let end = text.floor_char_boundary(LONGEST_SHOWN);
+            format!("{}\n[the rest is not shown]", &text[..end])
+        }
+        false => text.to_owned(),
+    }
+}
+
+/// What the person has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Approval {
+    /// This call.
+    Once,
+    /// This call, and all others until the end of the turn.
+    Turn,
+    /// Not this call.
+    Refused,
+}
+
+/// Returns the question about a call.
+pub(super) fn question(
+    shown: &ShownCall,
+    preview: &CallPreview,
+    is_changed: bool,
+) -> PermissionQuestion {
+    let option = |id: &str, name: &str, kind| PermissionOption {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        kind,
     };
-    ShownCall {
-        title: title(call),
-        kind: kind(call, deletes),
-        content: content(arguments),
-        warnings,
-        approval_reason,
+    let mut title = shown.title.clone();
+    if is_changed {
+        title = format!("it is no longer what you have allowed: {title}");
+    }
+    if preview.parts.iter().any(PreviewPart::is_too_long) {
+        title.insert_str(0, "not all of its text is shown: ");
+    }
+    PermissionQuestion {
+        agent: "assistant".to_owned(),
+        title,
+        kind: String::new(),
+        places: Vec::new(),
+        options: vec![
+            option("allow", "Allow", PermissionKind::AllowOnce),
+            option("reject", "Do not allow", PermissionKind::RejectOnce),
+            option("turn", "Allow everything", PermissionKind::AllowTurn),
+        ],
+        standing: None,
     }
 }
 
-fn kind(call: &ModelCall, deletes: bool) -> &'static str {
-    let runs = call.arguments.get("run") == Some(&Value::Bool(true));
-    match call.name.as_str() {
-        _ if deletes => "delete",
-        "run_cell" | "answer_input" | "kernel" => "execute",
-        "create_cell" | "update_cell" if runs => "execute",
-        "create_cell" | "update_cell" | "apply_edits" => "edit",
-        name if READING_TOOLS.contains(&name) => "read",
-        _ => "execute",
+/// Reads the answer to a question. What is no answer allows nothing.
+pub(super) fn approval(question: &PermissionQuestion, answer: Option<&str>) -> Approval {
+    match answer.map(|answer| question.choice(answer)) {
+        Some(PermissionChoice::Option(option)) => match option.kind {
+            PermissionKind::AllowOnce => Approval::Once,
+            PermissionKind::AllowTurn => Approval::Turn,
+            PermissionKind::AllowAlways
+            | PermissionKind::RejectOnce
+            | PermissionKind::RejectAlways => Approval::Refused,
+        },
+        Some(PermissionChoice::Nothing | PermissionChoice::Unclear) | None => Approval::Refused,
     }
 }
 
-/// Returns the tool with what it concerns: `run_cell 3f2c`.
+/// Returns the tool with what it concerns: `read cell 3f2c`.
 fn title(call: &ModelCall) -> String {
-    let mut title = call.name.replace('_', " ");
+    let mut title = one_line(&call.name.replace('_', " "));
     for name in ["action", "cell", "name", "op", "kernel"] {
         let short = match call.arguments.get(name) {
             Some(Value::String(text)) => text.clone(),
@@ -121,51 +195,8 @@ fn title(call: &ModelCall) -> String {
     title
 }
 
-fn operations(arguments: &Map<String, Value>) -> Vec<Operation> {
-    let list = arguments
-        .get("operations")
-        .or_else(|| arguments.get("edits"));
-    let list = list.map(Value::to_string);
-    let list = list.and_then(|list| Operation::read_list(&list).ok());
-    list.unwrap_or_default()
-}
-
-fn text<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    arguments.get(name).and_then(Value::as_str)
-}
-
-/// Returns the texts that a call writes or runs.
-fn texts<'a>(arguments: &'a Map<String, Value>, operations: &'a [Operation]) -> Vec<&'a str> {
-    let own = ["code", "source", "new_string"].into_iter();
-    let own = own.filter_map(|name| text(arguments, name));
-    let written = operations.iter().filter_map(|operation| match operation {
-        Operation::Insert { source, .. } | Operation::Append { source, .. } => {
-            Some(source.as_str())
-        }
-        Operation::Edit { source, .. } => source.as_deref(),
-        Operation::Replace { new, .. } => Some(new.as_str()),
-        _ => None,
-    });
-    own.chain(written).collect()
-}
-
-fn content(arguments: &Map<String, Value>) -> Vec<ToolContent> {
-    let shown = |text: &str| ToolContent::Content(Content::Text(text.to_owned()));
-    let old = text(arguments, "old_string").zip(text(arguments, "new_string"));
-    let diff = old.map(|(old, new)| ToolContent::Diff {
-        path: PathBuf::from(text(arguments, "notebook").unwrap_or_default()),
-        old: old.to_owned(),
-        new: new.to_owned(),
-    });
-    let texts_of_call = ["code", "source", "text"].into_iter();
-    let texts_of_call = texts_of_call
-        .filter_map(|name| text(arguments, name))
-        .map(shown);
-    let list = arguments.get("operations").map(|list| {
-        let list = serde_json::to_string_pretty(list).unwrap_or_default();
-        shown(&list)
-    });
-    diff.into_iter().chain(texts_of_call).chain(list).collect()
+fn one_line(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 #[cfg(test)]
@@ -174,70 +205,82 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, arguments: &Value) -> ShownCall {
-        shown(&ModelCall {
+    fn call(name: &str, arguments: &Value) -> ModelCall {
+        ModelCall {
             id: "1".to_owned(),
             name: name.to_owned(),
             arguments: arguments.as_object().cloned().unwrap_or_default(),
             fault: None,
-        })
+        }
+    }
+
+    fn preview(parts: &Value) -> CallPreview {
+        let preview =
+            json!({"reads": false, "kind": "execute", "title": "run\n2 cells", "parts": parts});
+        serde_json::from_value(preview).unwrap()
     }
 
     #[test]
-    fn deletes_and_commands_need_an_approval() {
-        let approval_reason = |name, arguments| call(name, &arguments).approval_reason;
-        assert_eq!(approval_reason("run_cell", json!({"code": "x = 1"})), None);
-        assert_eq!(approval_reason("read_cell", json!({"cell": "a"})), None);
+    fn a_call_shows_all_that_it_writes_and_runs() {
+        let preview = preview(&json!([
+            {"label": "run cell 0 · aaaa", "old": null, "text": "!ls", "is_code": true},
+            {"label": "change cell 1 · bbbb: text", "old": "1", "text": "2", "is_code": true},
+            {"label": "the answer", "old": null, "text": "!no code", "is_code": false},
+        ]));
+        let shown = ShownCall::of(&call("run_cell", &json!({})), Some(&preview));
+        assert_eq!((&*shown.title, &*shown.kind), ("run2 cells", "execute"));
+        let text = |text: &str| ToolContent::Content(Content::Text(text.to_owned()));
+        let diff = ToolContent::Diff {
+            path: PathBuf::new(),
+            old: "1".to_owned(),
+            new: "2".to_owned(),
+        };
         assert_eq!(
-            approval_reason("kernel", json!({"action": "interrupt"})),
-            None
+            shown.content,
+            [
+                text("run cell 0 · aaaa"),
+                text("!ls"),
+                text("change cell 1 · bbbb: text"),
+                diff,
+                text("the answer"),
+                text("!no code"),
+            ]
         );
-        for (name, arguments) in [
-            ("delete_cell", json!({"cell": "a"})),
-            // A tool that was added since.
-            ("rename_notebook", json!({"to": "b.ipynb"})),
-            ("kernel", json!({"action": "restart"})),
-            ("run_cell", json!({"code": "!rm -r x"})),
-            (
-                "create_cell",
-                json!({"source": "import os\nos.system('ls')"}),
-            ),
-            (
-                "update_cell",
-                json!({"cell": "a", "old_string": "a", "new_string": "!ls"}),
-            ),
-            (
-                "apply_edits",
-                json!({"operations": [{"op": "remove", "cells": ["a"]}]}),
-            ),
-            (
-                "apply_edits",
-                json!({"operations": [{"op": "append", "cell": "a", "source": "!ls"}]}),
-            ),
+        assert_eq!(shown.warnings, ["line 1 runs a shell command: !ls"]);
+    }
+
+    #[test]
+    fn a_question_says_what_is_not_shown_and_an_answer_holds_for_a_call_or_for_the_turn() {
+        let long = "#".repeat(LONGEST_SHOWN + 1);
+        let preview =
+            preview(&json!([{"label": "run", "old": null, "text": long, "is_code": true}]));
+        let shown = ShownCall::of(&call("run_cell", &json!({})), Some(&preview));
+        assert!(
+            matches!(&shown.content[1], ToolContent::Content(Content::Text(text)) if text.ends_with("[the rest is not shown]"))
+        );
+        let question = question(&shown, &preview, false);
+        assert_eq!(question.title, "not all of its text is shown: run2 cells");
+        for (answer, expected) in [
+            (Some("a"), Approval::Once),
+            (Some("b"), Approval::Refused),
+            (Some("c"), Approval::Turn),
+            (Some(""), Approval::Refused),
+            (Some("yes"), Approval::Refused),
+            (None, Approval::Refused),
         ] {
-            let approval_reason = approval_reason(name, arguments.clone());
-            assert!(approval_reason.is_some(), "{name} {arguments}");
+            assert_eq!(approval(&question, answer), expected, "{answer:?}");
         }
     }
 
     #[test]
-    fn a_call_is_one_line_and_shows_what_it_writes() {
-        let shown = call(
-            "update_cell",
-            &json!({"cell": "3f2c\n\u{1b}[2J", "notebook": "a.ipynb", "old_string": "1", "new_string": "2"}),
-        );
-        assert_eq!(
-            (shown.title.as_str(), shown.kind),
-            ("update cell 3f2c", "edit")
-        );
-        assert!(matches!(&shown.content[..], [ToolContent::Diff { old, .. }] if old == "1"));
-        assert_eq!(
-            call("read_cell", &json!({"cell": ["a", 2]})).title,
-            "read cell a, 2"
-        );
-        assert_eq!(
-            call("create_cell", &json!({"source": "1", "run": true})).kind,
-            "execute"
-        );
+    fn a_call_that_reads_is_one_line() {
+        let reads = CallPreview {
+            reads: true,
+            ..CallPreview::default()
+        };
+        let shown = |arguments| ShownCall::of(&call("read_cell", &arguments), Some(&reads));
+        let one = shown(json!({"cell": "3f2c\n\u{1b}[2J", "notebook": "a.ipynb"}));
+        assert_eq!((&*one.title, &*one.kind), ("read cell 3f2c", "read"));
+        assert_eq!(shown(json!({"cell": ["a", 2]})).title, "read cell a, 2");
     }
 }

@@ -6,7 +6,7 @@
 //! | `anthropic`, `openai` | the two interfaces: requests as JSON, answers from events. Pure |
 //! | `provider` | which interface, key and model; requests, and what goes wrong with them |
 //! | `tools` | the tools of `nb mcp`, as a client of the Model Context Protocol |
-//! | `approval` | which calls the person is asked about, and what a call is shown as. Pure |
+//! | `approval` | what a call is shown as, and how the person is asked about it. Pure |
 //! | `turn` | a message, answered with as many requests and calls as it takes |
 
 mod anthropic;

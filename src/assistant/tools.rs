@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, ContentBlock,
-    Implementation, ProgressNotificationParam, ServerResult,
+    CustomRequest, Implementation, ProgressNotificationParam, ServerResult,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Notify, mpsc};
 
+use super::approval::CallPreview;
 use super::message::{ModelCall, ToolDescription, ToolImage, ToolResult};
 use super::provider;
 use crate::agent::McpServer;
@@ -31,6 +32,9 @@ const LONGEST_WAIT: f64 = 30.0;
 
 /// The argument that says how long a tool waits.
 const TIMEOUT: &str = "timeout_s";
+
+/// The request for what a call would do.
+const PREVIEW: &str = "nb/preview";
 
 /// The tool whose images the model gets; other results only say that there are some.
 const SHOWS_IMAGES: &str = "read_cell";
@@ -124,6 +128,31 @@ impl Tools {
         !self.service.is_closed()
     }
 
+    /// Returns whether there is a tool of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.list.iter().any(|tool| tool.name == name)
+    }
+
+    /// Returns what a call would do. Nothing is done.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    pub(super) async fn preview(&self, call: &ModelCall) -> Result<CallPreview, String> {
+        if let Some(fault) = &call.fault {
+            return Err(fault.clone());
+        }
+        let params = json!({"name": call.name, "arguments": self.arguments(call)});
+        let request = CustomRequest::new(PREVIEW, Some(params));
+        let request = ClientRequest::CustomRequest(request);
+        let answer = self.service.peer().send_request(request).await;
+        match answer.map_err(|error| error_text(&error))? {
+            ServerResult::CustomResult(answer) => answer
+                .result_as()
+                .map_err(|error| format!("the tools' preview cannot be read: {error}")),
+            _ => Err("the tools' preview is of another kind".to_owned()),
+        }
+    }
+
     /// Calls a tool; waits first if the server takes no more calls now. `progress` gets the last line of output of a cell that runs, every five seconds. A call that is
     /// stopped interrupts its cell.
     pub(super) async fn call(
@@ -210,7 +239,8 @@ impl CallOutcome {
         self.fields.as_ref()?["error"]["retry_in_s"].as_u64()
     }
 
-    fn failed(call: &ModelCall, text: String) -> Self {
+    /// Returns the result of a call that was not made.
+    pub(super) fn failed(call: &ModelCall, text: String) -> Self {
         Self {
             result: ToolResult {
                 call: call.id.clone(),
@@ -247,11 +277,7 @@ impl CallOutcome {
     }
 
     fn of_error(call: &ModelCall, error: &ServiceError) -> Self {
-        let text = match error {
-            ServiceError::McpError(error) => error.message.clone().into_owned(),
-            other => format!("the tools do not answer: {other}"),
-        };
-        Self::failed(call, text)
+        Self::failed(call, error_text(error))
     }
 
     fn of(call: &ModelCall, answer: ServerResult) -> Self {
@@ -286,5 +312,12 @@ impl CallOutcome {
             fields: answer.structured_content,
             is_stopped: false,
         }
+    }
+}
+
+fn error_text(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => error.message.clone().into_owned(),
+        other => format!("the tools do not answer: {other}"),
     }
 }

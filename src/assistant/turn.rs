@@ -1,19 +1,19 @@
 //! A message, answered with as many requests and calls as it takes.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::approval::{ShownCall, shown};
+use super::approval::{Approval, CallPreview, ShownCall, approval, question};
 use super::message::{
     AnswerPiece, ConversationPart, EndReason, ModelCall, TokenUsage, make_ids_unique, within_limit,
 };
 use super::provider::{ModelError, Provider};
 use super::tools::{CallOutcome, Tools, ToolsError};
-use crate::agent::permission::{PermissionChoice, PermissionQuestion};
 use crate::agent::update::{Content, ToolChange, ToolContent, ToolState, Update};
-use crate::agent::{Front, McpServer, PermissionKind, PermissionOption};
+use crate::agent::{Front, McpServer};
 
 /// The first instruction to the model.
 const PROMPT: &str = include_str!("prompt.md");
@@ -35,13 +35,15 @@ pub struct AssistantOptions {
     pub root: PathBuf,
     /// The notebook, as its tools name it.
     pub notebook: String,
-    /// Whether the person is asked before calls that delete something or start programs.
+    /// Whether the person is asked before each call that writes, undoes or runs something.
     pub approves: bool,
 }
 
 /// An assistant with its conversation.
 pub struct Assistant {
     options: AssistantOptions,
+    /// Whether the person has allowed all calls until the end of the turn.
+    allows_all: Cell<bool>,
     /// `None` until the first message, and after the process that has them has ended.
     tools: Option<Tools>,
     messages: Vec<ConversationPart>,
@@ -86,6 +88,7 @@ impl Assistant {
     pub fn new(options: AssistantOptions, messages: Vec<ConversationPart>) -> Self {
         Self {
             options,
+            allows_all: Cell::new(false),
             tools: None,
             messages,
         }
@@ -125,6 +128,7 @@ impl Assistant {
         self.messages.push(ConversationPart::Person {
             text: text.to_owned(),
         });
+        self.allows_all.set(false);
         let mut cost = TokenUsage::default();
         for _ in 0..MOST_REQUESTS {
             let answer = self.ask(model, front, stop).await;
@@ -214,42 +218,9 @@ impl Assistant {
         is_stopped
     }
 
+    /// Makes a call, if the person allows it, and shows what came of it.
     async fn call(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> CallOutcome {
-        let shown = shown(call);
-        let approval_reason = shown
-            .approval_reason
-            .clone()
-            .filter(|_| self.options.approves);
-        let approval_reason = approval_reason.map(|why| format!("{}: {why}", shown.title));
-        front.take(Update::Tool(first_update(call, shown)));
-        let outcome = match &self.tools {
-            // A name that other servers use for a tool would pass by the approval.
-            Some(tools) if tools.list.iter().any(|tool| tool.name == call.name) => {
-                let allowed = match approval_reason {
-                    Some(title) => tokio::select! {
-                        allowed = is_allowed(title, front) => Some(allowed),
-                        () = stop.notified() => None,
-                    },
-                    None => Some(true),
-                };
-                match allowed {
-                    Some(true) => {
-                        let progress = |line: String| {
-                            front.take(Update::Tool(ToolChange {
-                                id: call.id.clone(),
-                                state: Some(ToolState::Running),
-                                content: Some(vec![ToolContent::Content(Content::Text(line))]),
-                                ..ToolChange::default()
-                            }));
-                        };
-                        tools.call(call, progress, stop).await
-                    }
-                    Some(false) => CallOutcome::not_allowed(call),
-                    None => CallOutcome::stopped(call),
-                }
-            }
-            _ => CallOutcome::unknown(call),
-        };
+        let outcome = self.outcome(call, front, stop).await;
         let content = Content::Text(outcome.result.text.clone());
         front.take(Update::Tool(ToolChange {
             id: call.id.clone(),
@@ -263,40 +234,82 @@ impl Assistant {
         }));
         outcome
     }
-}
 
-fn first_update(call: &ModelCall, shown: ShownCall) -> ToolChange {
-    let warnings = (!shown.warnings.is_empty()).then(|| Value::from(shown.warnings));
-    ToolChange {
-        id: call.id.clone(),
-        title: Some(shown.title),
-        kind: Some(shown.kind.to_owned()),
-        state: Some(ToolState::Waiting),
-        content: Some(shown.content),
-        output: warnings,
-        ..ToolChange::default()
+    async fn outcome(&self, call: &ModelCall, front: &impl Front, stop: &Notify) -> CallOutcome {
+        let show = |preview| front.take(first_update(call, &ShownCall::of(call, preview)));
+        // A name that other servers use for a tool is no tool here.
+        let Some(tools) = self.tools.as_ref().filter(|tools| tools.has(&call.name)) else {
+            show(None);
+            return CallOutcome::unknown(call);
+        };
+        let preview = tokio::select! {
+            preview = tools.preview(call) => preview,
+            () = stop.notified() => {
+                show(None);
+                return CallOutcome::stopped(call);
+            }
+        };
+        show(preview.as_ref().ok());
+        if self.options.approves {
+            let allowed = tokio::select! {
+                allowed = self.ask_person(tools, call, preview, front) => allowed,
+                () = stop.notified() => Err(CallOutcome::stopped(call)),
+            };
+            if let Err(refused) = allowed {
+                return refused;
+            }
+        }
+        let progress = |line: String| {
+            front.take(Update::Tool(ToolChange {
+                id: call.id.clone(),
+                state: Some(ToolState::Running),
+                content: Some(vec![ToolContent::Content(Content::Text(line))]),
+                ..ToolChange::default()
+            }));
+        };
+        tools.call(call, progress, stop).await
+    }
+
+    /// Asks the person about a call that writes or runs something, with all that it would write and run. If that is
+    /// not the same any more when they answer, they are asked again.
+    async fn ask_person(
+        &self,
+        tools: &Tools,
+        call: &ModelCall,
+        preview: Result<CallPreview, String>,
+        front: &impl Front,
+    ) -> Result<(), CallOutcome> {
+        let failed = |why| CallOutcome::failed(call, why);
+        let mut preview = preview.map_err(failed)?;
+        let mut is_changed = false;
+        while !preview.reads && !self.allows_all.get() {
+            let question = question(&ShownCall::of(call, Some(&preview)), &preview, is_changed);
+            let answer = front.ask(question.prompt()).await;
+            match approval(&question, answer.as_deref()) {
+                Approval::Once => {}
+                Approval::Turn => self.allows_all.set(true),
+                Approval::Refused => return Err(CallOutcome::not_allowed(call)),
+            }
+            let now = tools.preview(call).await.map_err(failed)?;
+            if now == preview {
+                break;
+            }
+            (preview, is_changed) = (now, true);
+            front.take(first_update(call, &ShownCall::of(call, Some(&preview))));
+        }
+        Ok(())
     }
 }
 
-/// Asks the person about a call: what it does, and why that is asked.
-async fn is_allowed(title: String, front: &impl Front) -> bool {
-    let option = |id: &str, name: &str, kind| PermissionOption {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        kind,
-    };
-    let question = PermissionQuestion {
-        agent: "assistant".to_owned(),
-        title,
-        kind: String::new(),
-        places: Vec::new(),
-        options: vec![
-            option("allow", "Allow", PermissionKind::AllowOnce),
-            option("reject", "Do not allow", PermissionKind::RejectOnce),
-        ],
-    };
-    let Some(answer) = front.ask(question.prompt()).await else {
-        return false;
-    };
-    matches!(question.choice(&answer), PermissionChoice::Option(option) if option.id == "allow")
+fn first_update(call: &ModelCall, shown: &ShownCall) -> Update {
+    let warnings = (!shown.warnings.is_empty()).then(|| Value::from(shown.warnings.clone()));
+    Update::Tool(ToolChange {
+        id: call.id.clone(),
+        title: Some(shown.title.clone()),
+        kind: Some(shown.kind.clone()),
+        state: Some(ToolState::Waiting),
+        content: Some(shown.content.clone()),
+        output: warnings,
+        ..ToolChange::default()
+    })
 }

@@ -626,7 +626,11 @@ impl Conversation {
     fn permissions(&self) -> String {
         let all = self.agents.iter().flat_map(|it| it.agent.standing());
         let lines = all.enumerate().map(|(index, it)| {
-            let line = format!("{}  {}: {} ({})", index + 1, it.agent, it.title, it.kind);
+            let files = match it.files.is_empty() {
+                true => String::new(),
+                false => format!(" in {}", it.files.join(", ")),
+            };
+            let line = format!("{}  {}: {} ({}){files}", index + 1, it.agent, it.title, it.kind);
             format!("{}\n", visible_line(&line))
         });
         let lines: String = lines.collect();

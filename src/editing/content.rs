@@ -5,9 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 
 use bytes::Bytes;
 use memmap2::MmapMut;
+
+use crate::project::beneath;
 
 /// The file size in bytes from which on a file is read into a mapping of its own.
 const MAPPED_BYTES: usize = 64 << 10;
@@ -15,8 +18,39 @@ const MAPPED_BYTES: usize = 64 << 10;
 /// The size of a huge page in bytes. A mapping of whole huge pages is aligned to one.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// The largest notebook that is read, in bytes. A larger one would fill the memory; the file of a sparse one takes no
+/// room on the disk.
+const LARGEST: u64 = beneath::LARGE;
+
+/// Reads a notebook's file.
+///
+/// # Errors
+/// Of the kind `FileTooLarge` where it has more than [`LARGEST`] bytes; and those of the system.
+pub(crate) fn read_notebook(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    check_size(&file)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Fails for a file that is too large for a notebook.
+pub(super) fn check_size(file: &File) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    if size <= LARGEST {
+        return Ok(());
+    }
+    let text = format!(
+        "it has {} MiB, and nb reads notebooks of up to {} MiB",
+        size >> 20,
+        LARGEST >> 20
+    );
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+}
+
 /// Reads a file from its beginning; `size` is its length in bytes according to its metadata.
 pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
+    check_size(file)?;
     let buffer = match size {
         MAPPED_BYTES.. => buffer(size),
         _ => None,
@@ -35,7 +69,7 @@ pub(super) fn read(file: &mut File, size: usize) -> io::Result<Bytes> {
         }
         None => Vec::with_capacity(size.saturating_add(1)),
     };
-    file.read_to_end(&mut bytes)?;
+    file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 
@@ -83,6 +117,18 @@ fn fill(file: &mut File, mut buffer: &mut [u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sparse_file_of_gigabytes_is_refused_before_it_is_read() {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        temp.as_file().set_len(6 << 30).unwrap();
+        let message = "it has 6144 MiB, and nb reads notebooks of up to 1024 MiB";
+        let mut file = File::open(temp.path()).unwrap();
+        let error = read(&mut file, 6 << 30).unwrap_err();
+        assert_eq!(error.to_string(), message);
+        let error = read_notebook(temp.path()).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
 
     #[test]
     fn a_file_is_read_whole_whatever_its_metadata_reports() {

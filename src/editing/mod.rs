@@ -11,7 +11,7 @@
 //! | `editor_back_off` | makes an edit wait while a front end is about to save |
 
 pub mod conflict_summary;
-mod content;
+pub(crate) mod content;
 pub mod earlier_notebook;
 pub mod edit;
 pub mod editor_back_off;

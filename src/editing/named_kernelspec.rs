@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::content;
 use super::notebook_file::NotebookFile;
 use super::transaction::{self, WriteError};
 use crate::activity::participants::joined;
@@ -25,7 +26,7 @@ pub type NamingError = WriteError<DocumentEditError>;
 pub(crate) fn restore(project: &Project, state: &State, key: &str) -> Option<String> {
     let notebook = project.notebook(key);
     // The file was moved or was never saved.
-    let text = std::fs::read(&notebook).ok()?;
+    let text = content::read_notebook(&notebook).ok()?;
     let named = match NamedKernel::read(&text) {
         Ok(named) => named.kernelspec?,
         Err(error) => return Some(format!("{key} was left as it is: {}", with_causes(&error))),

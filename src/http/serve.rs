@@ -1,10 +1,11 @@
 //! Listens, and serves connections within limits.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::Response;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
 use crate::api::problem::Problem;
@@ -25,6 +28,15 @@ use crate::socket::other_user;
 
 /// How long a connection may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a refused connection has to read its answer, and how many are answered at once.
+const REFUSE_TIMEOUT: Duration = Duration::from_secs(1);
+const MOST_REFUSALS: usize = 32;
+
+/// What a further connection gets where all others have sent requests.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\
+    content-length: 56\r\n\r\ntoo many connections are open: close some of them first\n";
 
 /// How long a client may read none of a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,15 +62,16 @@ pub async fn listen(
     Ok((listener, address))
 }
 
-/// Serves connections for ever. While there are `connections_max`, further ones wait until one ends; a connection that
-/// has become a websocket no longer counts. Connections of other users of this machine are closed.
+/// Serves connections for ever, `connections_max` of them at once. For a further one, the connection is closed that waits
+/// longest without having sent a whole head of a request; where there is none, the further one is answered that there
+/// are too many. A connection that has become a websocket no longer counts. Connections of other users of this machine
+/// are closed.
 pub async fn serve(listener: TcpListener, router: Router, connections_max: usize) {
     let router = router.layer(map_response(close_refused));
     let permits = Arc::new(Semaphore::new(connections_max));
+    let refusals = Arc::new(Semaphore::new(MOST_REFUSALS));
+    let silent = Arc::<SilentConnections>::default();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return;
-        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -80,22 +93,84 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
         }
         // Answers are small or come as a whole: a delay for larger packets would only cost time.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let mut builder = http1::Builder::new();
-            builder
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT);
-            let has_deadline = Arc::new(AtomicBool::new(true));
-            let stream = StallGuard::new(stream, STALL_TIMEOUT, has_deadline.clone());
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection has ended");
+        if permits.available_permits() == 0 && !silent.close_oldest() {
+            if let Ok(refusal) = refusals.clone().try_acquire_owned() {
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(REFUSE_TIMEOUT, refuse(stream)).await;
+                    drop(refusal);
+                });
             }
-            // A websocket has deadlines of its own.
-            has_deadline.store(false, Ordering::Relaxed);
-            drop(permit);
+            continue;
+        }
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            return;
+        };
+        let router = TowerToHyperService::new(router.clone());
+        silent.spawn(|id| {
+            let silent = silent.clone();
+            async move {
+                let mut builder = http1::Builder::new();
+                builder
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD_TIMEOUT);
+                let has_deadline = Arc::new(AtomicBool::new(true));
+                let stream = StallGuard::new(stream, STALL_TIMEOUT, has_deadline.clone());
+                let service = service_fn(|request| {
+                    silent.remove(id);
+                    router.call(request)
+                });
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "a connection has ended");
+                }
+                silent.remove(id);
+                // A websocket has deadlines of its own.
+                has_deadline.store(false, Ordering::Relaxed);
+                drop(permit);
+            }
         });
+    }
+}
+
+/// Answers that there are too many connections.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(TOO_MANY).await?;
+    stream.shutdown().await?;
+    // With bytes that were not read, the connection would be reset, and the answer be lost.
+    let mut rest = [0; 4096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+/// The connections that have not sent a whole head of a request yet, the oldest first.
+#[derive(Default)]
+struct SilentConnections(Mutex<BTreeMap<u64, AbortHandle>>, AtomicU64);
+
+impl SilentConnections {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the task of a connection, which gets its number.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: impl FnOnce(u64) -> F) {
+        let id = self.1.fetch_add(1, Ordering::Relaxed);
+        // Held until it is in the list: the task may remove itself at once.
+        let mut list = self.list();
+        let task = tokio::spawn(task(id));
+        list.insert(id, task.abort_handle());
+    }
+
+    fn remove(&self, id: u64) {
+        self.list().remove(&id);
+    }
+
+    /// Closes the oldest; returns whether there was one.
+    fn close_oldest(&self) -> bool {
+        let oldest = self.list().pop_first();
+        oldest.is_some_and(|(_, task)| {
+            task.abort();
+            true
+        })
     }
 }
 
@@ -190,8 +265,6 @@ mod tests {
     use std::process::Stdio;
 
     use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -215,6 +288,53 @@ mod tests {
         let answer = String::from_utf8(answer).unwrap();
         assert_eq!(answer.matches("HTTP/1.1 401").count(), 1, "{answer}");
         assert!(answer.contains("connection: close"), "{answer}");
+    }
+
+    async fn answer(address: SocketAddr, path: &str) -> String {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn half_requests_keep_nobody_out() {
+        let address = server().await;
+        let mut halves = Vec::new();
+        for _ in 0..400 {
+            let mut half = TcpStream::connect(address).await.unwrap();
+            half.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
+            halves.push(half);
+        }
+        let answer = tokio::time::timeout(HEAD_TIMEOUT / 3, answer(address, "/")).await;
+        assert!(answer.unwrap().starts_with("HTTP/1.1 401"));
+    }
+
+    #[tokio::test]
+    async fn where_all_connections_have_requests_a_further_one_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let slow = || async move {
+            begun.send(()).unwrap();
+            std::future::pending::<StatusCode>().await
+        };
+        let router = Router::new().route("/slow", get(slow));
+        tokio::spawn(serve(listener, router, 2));
+        let _slow = [(); 2].map(|()| tokio::spawn(answer(address, "/slow")));
+        for _ in 0..2 {
+            begins.recv().await.unwrap();
+        }
+        let text = answer(address, "/slow").await;
+        assert!(text.starts_with("HTTP/1.1 503"), "{text}");
+        assert!(
+            text.ends_with("\r\n\r\ntoo many connections are open: close some of them first\n"),
+            "{text}"
+        );
+        let (_, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(text.contains(&format!("content-length: {}", body.len())));
     }
 
     #[cfg(target_os = "linux")]

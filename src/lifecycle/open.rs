@@ -22,6 +22,7 @@ use super::server_connection;
 use super::server_kernel::{self, WantedServer};
 use super::share;
 use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
+use crate::editing::content::read_notebook;
 use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::confine::container;
@@ -736,7 +737,7 @@ fn difference_note(session: &Session, options: &OpenOptions) -> Option<String> {
 }
 
 pub(super) fn read_named(notebook: &Path) -> Result<NamedKernel, OpenError> {
-    let bytes = match std::fs::read(notebook) {
+    let bytes = match read_notebook(notebook) {
         Ok(bytes) => bytes,
         // A front end may open a kernel for a notebook that it has not saved yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -6,16 +6,16 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, GetNotebookState, GetRunStatus, History,
-    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell,
-    RelatedCells, RunCell, UpdateCell, Variables,
+    HistoryAction, Kernel, KernelAction, Notebooks, OfNotebook, OpenNotebook, ReadCell, RunCell,
+    UpdateCell, Variables,
 };
 use super::audit::CallRecord;
 use super::commands::{as_tools, problem_lines};
+use super::requests::{CallTarget, ToRun, policy, read, revision};
 use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
@@ -25,14 +25,14 @@ use crate::api::caller::Caller;
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellRequest, CellsRequest, CellsToRun, DiffBase, DiffRequest, EditAnswer, EditPolicy,
-    EditRequest, ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest,
-    NotebooksRequest, OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest,
-    RestartRequest, RestoreRequest, RunRequest, ShownOutputs, ShutdownRequest, UndoRequest,
-    VarsRequest, VersionsRequest, WaitRequest, WantedServer, version_lines,
+    self, CellRequest, CellsRequest, DiffBase, DiffRequest, EditAnswer, EditPolicy, EditRequest,
+    ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest, NotebooksRequest,
+    OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
+    ShownOutputs, ShutdownRequest, VarsRequest, VersionsRequest, WaitRequest, WantedServer,
+    version_lines,
 };
 use crate::editing::edit::if_rev;
-use crate::notebook::{CellSelector, Operation, Revision};
+use crate::notebook::Operation;
 use crate::text::{self, Part};
 
 /// How many characters of outputs are returned unless another limit is given.
@@ -129,13 +129,12 @@ impl Call<'_> {
             &self.arguments,
             self.context,
         );
-        let prepared = read::<T>(self.arguments).and_then(|arguments| {
-            let notebook = self.session.root().notebook(arguments.notebook())?;
-            let caller = self.session.caller(Some(notebook.clone()), self.context)?;
-            Ok((arguments, notebook, caller))
-        });
-        let (arguments, notebook, caller) = match prepared {
-            Ok(prepared) => prepared,
+        let CallTarget {
+            arguments,
+            notebook,
+            caller,
+        } = match self.session.target::<T>(self.arguments, self.context) {
+            Ok(target) => target,
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
         };
         caller.notice().await;
@@ -173,24 +172,6 @@ impl Call<'_> {
             Err(problem) => result(None, Err(problem), is_cancelled).await,
         }
     }
-}
-
-/// Reads arguments.
-fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
-    let arguments = Value::Object(arguments);
-    T::deserialize(&arguments).map_err(|error| {
-        let message = error.to_string();
-        // These name the argument themselves.
-        let is_named = message.contains(" field `");
-        let arguments = arguments.as_object().into_iter().flatten();
-        let alone = |(name, value): (&String, &Value)| {
-            let alone = serde_json::json!({name: value});
-            let error = T::deserialize(&alone).err()?.to_string();
-            (error == message).then(|| format!("{name}: {error}"))
-        };
-        let named = arguments.filter(|_| !is_named).find_map(alone);
-        Problem::new(ProblemKind::Usage, named.unwrap_or(message))
-    })
 }
 
 async fn notebooks(caller: &Caller) -> Result<ToolAnswer, Problem> {
@@ -310,92 +291,38 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
 
 async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Problem> {
     let arguments = &request.arguments;
-    let selector =
-        |cell: &Option<super::arguments::CellName>| cell.as_ref().map(|it| it.selector());
-    let operation = Operation::Insert {
-        after: selector(&arguments.after),
-        before: selector(&arguments.before),
-        // At other servers -1 is the end.
-        at: arguments.index.filter(|index| *index != -1),
-        id: None,
-        cell_type: arguments.cell_type,
-        source: arguments.source.clone(),
-        metadata: None,
-    };
+    let operations = arguments.operations();
     let run_timeout = arguments.run.then_some(arguments.timeout_s);
-    edit(
-        &request,
-        vec![operation],
-        EditPolicy::default(),
-        run_timeout,
-    )
-    .await
+    edit(&request, operations, policy(false), run_timeout).await
 }
 
 async fn update_cell(request: Request<'_, UpdateCell>) -> Result<ToolAnswer, Problem> {
     let arguments = &request.arguments;
-    let cell = arguments.cell.selector();
-    let mut if_rev = revision(arguments.expected_revision.as_deref())?;
-    let mut operations = Vec::new();
-    let usage = |text: &str| Err(Problem::new(ProblemKind::Usage, text));
-    if arguments.source.is_some() && arguments.old_string.is_some() {
-        return usage("either source or old_string and new_string are meant");
-    }
-    if arguments.source.is_some() || arguments.cell_type.is_some() {
-        operations.push(Operation::Edit {
-            cell: cell.clone(),
-            if_rev: if_rev.take(),
-            source: arguments.source.clone(),
-            cell_type: arguments.cell_type,
-            metadata: Vec::new(),
-        });
-    }
-    match (&arguments.old_string, &arguments.new_string) {
-        (Some(old), Some(new)) => operations.push(Operation::Replace {
-            cell,
-            if_rev: if_rev.take(),
-            old: old.clone(),
-            new: new.clone(),
-            all: arguments.replace_all,
-        }),
-        (None, None) => {}
-        _ => return usage("old_string and new_string go together"),
-    }
-    if operations.is_empty() {
-        return usage(
-            "there is nothing to change: give source, old_string and new_string, or type",
-        );
-    }
-    let policy = EditPolicy {
-        force: arguments.force,
-        ..EditPolicy::default()
-    };
+    let operations = arguments.operations()?;
     let run_timeout = arguments.run.then_some(arguments.timeout_s);
-    edit(&request, operations, policy, run_timeout).await
+    edit(&request, operations, policy(arguments.force), run_timeout).await
 }
 
 async fn delete_cell(request: Request<'_, DeleteCell>) -> Result<ToolAnswer, Problem> {
-    let operation = Operation::Remove {
-        cells: request.arguments.cell.selectors(),
-        if_rev: revision(request.arguments.expected_revision.as_deref())?,
-    };
-    let policy = EditPolicy {
-        force: request.arguments.force,
-        ..EditPolicy::default()
-    };
-    edit(&request, vec![operation], policy, None).await
+    let arguments = &request.arguments;
+    edit(
+        &request,
+        arguments.operations()?,
+        policy(arguments.force),
+        None,
+    )
+    .await
 }
 
 async fn apply_edits(request: Request<'_, ApplyEdits>) -> Result<ToolAnswer, Problem> {
-    let list = serde_json::to_string(&request.arguments.operations);
-    let list = list.map_err(|error| Problem::failed("read the operations", &error))?;
-    let operations = Operation::read_list(&list)
-        .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
-    let policy = EditPolicy {
-        force: request.arguments.force,
-        ..EditPolicy::default()
-    };
-    edit(&request, operations, policy, None).await
+    let arguments = &request.arguments;
+    edit(
+        &request,
+        arguments.operations()?,
+        policy(arguments.force),
+        None,
+    )
+    .await
 }
 
 /// Edits a notebook, and runs the written cells if `then` has how many seconds to wait for that.
@@ -469,12 +396,8 @@ fn edited(answer: &EditAnswer) -> Vec<String> {
 }
 
 async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> {
+    let to_run = request.arguments.to_run()?;
     let RunCell {
-        cell,
-        all,
-        stale,
-        with,
-        code,
         timeout_s,
         wait,
         limit,
@@ -484,30 +407,22 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
     let follow = (wait != Some(false)).then(|| follow_options(timeout_s, limit));
     let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
     let caller = request.caller;
-    if let Some(code) = code {
-        if cell.is_some() || all || stale || with.is_some() {
-            let text = "either cells or code are meant";
-            return Err(Problem::new(ProblemKind::Usage, text));
+    let cells = match to_run {
+        ToRun::Code(code) => {
+            let run = RunRequest {
+                code,
+                max_time: None,
+                follow,
+            };
+            let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
+            let mut tool_answer = run_answer(caller, &answer, &answer, None).await;
+            tool_answer.image_size = image_size;
+            return Ok(tool_answer);
         }
-        let run = RunRequest {
-            code,
-            max_time: None,
-            follow,
-        };
-        let answer = watcher.watch(api::run(caller, run, &watcher)).await?;
-        let mut tool_answer = run_answer(caller, &answer, &answer, None).await;
-        tool_answer.image_size = image_size;
-        return Ok(tool_answer);
-    }
+        ToRun::Cells(cells) => cells,
+    };
     let exec = ExecRequest {
-        cells: CellsToRun {
-            named: cell.map(|cell| cell.selectors()).unwrap_or_default(),
-            all,
-            stale,
-            with_upstream: matches!(with, Some(RelatedCells::Upstream | RelatedCells::Both)),
-            with_downstream: matches!(with, Some(RelatedCells::Downstream | RelatedCells::Both)),
-            ..CellsToRun::default()
-        },
+        cells,
         follow,
         ..ExecRequest::default()
     };
@@ -658,14 +573,6 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
     ) {
         request.may_change()?;
     }
-    let cell = || -> Result<CellSelector, Problem> {
-        let cell = arguments.cell.as_ref().map(|cell| cell.selector());
-        cell.ok_or_else(|| Problem::new(ProblemKind::Usage, "which cell is meant?"))
-    };
-    let policy = EditPolicy {
-        force: arguments.force,
-        ..EditPolicy::default()
-    };
     match arguments.action {
         HistoryAction::Log => {
             let log = LogRequest {
@@ -678,7 +585,7 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             Ok(ToolAnswer::of(caller, &answer, lines).await)
         }
         HistoryAction::Versions => {
-            let cell = cell()?;
+            let cell = arguments.cell()?;
             let answer = api::cell_versions(caller, VersionsRequest { cell, count }).await?;
             let lines = rows(version_lines(&answer.versions));
             Ok(ToolAnswer::of(caller, &answer, lines).await)
@@ -695,8 +602,7 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             Ok(ToolAnswer::of(caller, &answer, rows(lines)).await)
         }
         HistoryAction::Undo => {
-            let op = arguments.op.clone();
-            let answer = api::undo(caller, UndoRequest { op, policy }).await?;
+            let answer = api::undo(caller, arguments.undo()).await?;
             let positions = request.session.positions();
             positions.set(request.notebook, answer.edit.ids());
             let mut lines = vec![format!("took back {}", answer.undone.op)];
@@ -706,56 +612,13 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
             Ok(tool_answer)
         }
         HistoryAction::Restore => {
-            let restore = RestoreRequest {
-                cell: cell()?,
-                revision: arguments.revision.clone(),
-                policy,
-            };
-            let answer = api::restore(caller, restore).await?;
+            let answer = api::restore(caller, arguments.restore()?).await?;
             let positions = request.session.positions();
             positions.set(request.notebook, answer.edit.ids());
             let lines = rows(edited(&answer.edit));
             let mut tool_answer = ToolAnswer::of(caller, &answer, lines).await;
             tool_answer.op = answer.edit.op;
             Ok(tool_answer)
-        }
-    }
-}
-
-fn revision(text: Option<&str>) -> Result<Option<Revision>, Problem> {
-    let read = |text: &str| {
-        text.parse().map_err(|_| {
-            let text = format!("{text:?} is no revision: ten hexadecimal digits");
-            Problem::new(ProblemKind::Usage, text)
-        })
-    };
-    text.map(read).transpose()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_bad_argument_is_named() {
-        let message = |arguments: Value| {
-            let arguments = arguments.as_object().cloned().unwrap_or_default();
-            read::<ReadCell>(arguments).unwrap_err().message
-        };
-        for (arguments, expected) in [
-            (
-                json!({"notebook": "a.ipynb", "cell": 1.5}),
-                "cell: an id or an index is expected, or a list of these",
-            ),
-            (
-                json!({"notebook": "a.ipynb", "cell": 1, "limit": -1}),
-                "limit: invalid value: integer `-1`, expected usize",
-            ),
-            (json!({"cell": 1}), "missing field `notebook`"),
-        ] {
-            assert_eq!(message(arguments), expected);
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::audit::{RateLimit, TooManyCalls};
+use super::preview::{self, PreviewedCall};
 use super::resources::{MOST_SUBSCRIPTIONS, templates};
 use super::result::rejected;
 use super::session::Session;
@@ -79,6 +80,16 @@ impl Handler {
 
     fn calls(&self) -> MutexGuard<'_, HashMap<RequestId, Arc<Notify>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the tool of a name.
+    fn tool(&self, name: &str) -> Result<ToolName, ErrorData> {
+        let tool = self.session.allowed().find(name);
+        tool.ok_or_else(|| {
+            let names = self.session.allowed().names().join(", ");
+            let text = format!("there is no tool {name:?}; there are {names}");
+            ErrorData::invalid_params(text, None)
+        })
     }
 
     /// Waits for a call's turn, if it has one.
@@ -148,11 +159,7 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = self.session.allowed().find(&request.name) else {
-            let names = self.session.allowed().names().join(", ");
-            let text = format!("there is no tool {:?}; there are {names}", request.name);
-            return Err(ErrorData::invalid_params(text, None));
-        };
+        let tool = self.tool(&request.name)?;
         if let Err(refused) = self.count() {
             let mut result = rejected(refused.problem()).await;
             let fields = result.structured_content.as_mut();
@@ -187,13 +194,34 @@ impl ServerHandler for Handler {
         Ok(result.map_err(|it| error(&it))?.into())
     }
 
-    /// Refuses a request that is not what the protocol says.
+    /// Answers the request for a preview; refuses what is not what the protocol says.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         match &*request.method {
+            preview::METHOD => {
+                let call = request.params_as::<PreviewedCall>().ok().flatten();
+                let call = call.ok_or_else(|| {
+                    let text = "a preview has the name and the arguments of a call";
+                    ErrorData::invalid_params(text, None)
+                })?;
+                let PreviewedCall {
+                    name,
+                    mut arguments,
+                } = call;
+                let tool = self.tool(&name)?;
+                tool.add_defaults(&name, &mut arguments);
+                let preview = self.session.on_worker(async move |session| {
+                    session.preview(tool, arguments, &context).await
+                });
+                let preview = preview.await.flatten().map_err(|it| error(&it))?;
+                let preview = serde_json::to_value(preview);
+                let preview =
+                    preview.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+                Ok(CustomResult::new(preview))
+            }
             "tools/call" => {
                 let text = "tools/call has a name, and arguments that are an object";
                 Err(ErrorData::invalid_params(text, None))

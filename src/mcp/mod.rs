@@ -14,6 +14,8 @@ mod handler;
 mod http;
 mod lines;
 mod positions;
+mod preview;
+mod requests;
 mod resources;
 mod result;
 mod run;

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -119,6 +119,10 @@ pub fn list(folder: &Path) -> io::Result<std::fs::ReadDir> {
 
 /// Makes a private folder, and its parent folders if they are missing.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
+    make_folder_as(folder, Mode::RWXU)
+}
+
+fn make_folder_as(folder: &Path, mode: Mode) -> io::Result<()> {
     if is_folder(folder) {
         return Ok(());
     }
@@ -133,8 +137,9 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     }
     open_folder(at)?;
     for folder in missing.into_iter().rev() {
-        match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        let (above, name) = parent(folder)?;
+        match rustix::fs::mkdirat(&above, name, mode) {
+            Err(error) if error != Errno::EXIST => return Err(error.into()),
             _ => {}
         }
     }
@@ -202,7 +207,34 @@ pub fn replace_unsynced(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Replaces a file's content atomically, synced or not.
 pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+    replace_with(path, content, durability, Permissions::Private)
+}
+
+/// Replaces the content of one of the user's own files atomically, synced. It keeps its permissions; a new file, and
+/// folders that are missing, have those that the umask leaves.
+pub fn replace_users(path: &Path, content: &[u8]) -> io::Result<()> {
+    let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+    make_folder_as(path.parent().unwrap_or(path), all)?;
+    replace_with(path, content, Durability::Synced, Permissions::Users)
+}
+
+/// The permissions of a file that is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Permissions {
+    /// Only its user may read it.
+    Private,
+    /// Those that it has, or those that the umask leaves.
+    Users,
+}
+
+fn replace_with(
+    path: &Path,
+    content: &[u8],
+    durability: Durability,
+    permissions: Permissions,
+) -> io::Result<()> {
     let (folder, name) = parent(path)?;
+    let mut kept = None;
     // A file that `nb` did not make stays for its owner to see.
     match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => {
@@ -210,6 +242,7 @@ pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Re
             if kind != rustix::fs::FileType::RegularFile || !is_own(found.st_uid) {
                 return Err(not_ours());
             }
+            kept = Some(Mode::from_raw_mode(found.st_mode));
         }
         Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
@@ -217,14 +250,22 @@ pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Re
     let temporary = format!(".nb-{}", uuid::Uuid::new_v4().simple());
     let temporary = OsStr::new(&temporary);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-    let mode = Mode::RUSR | Mode::WUSR;
+    let mode = match (permissions, kept) {
+        (Permissions::Users, None) => Mode::from_raw_mode(0o666),
+        _ => Mode::RUSR | Mode::WUSR,
+    };
     let mut file = File::from(rustix::fs::openat(
         &folder,
         temporary,
         flags | OFlags::CLOEXEC,
         mode,
     )?);
-    let written = file.write_all(content).and_then(|()| match durability {
+    let written = match kept.filter(|_| permissions == Permissions::Users) {
+        Some(mode) => rustix::fs::fchmod(&file, mode).map_err(io::Error::from),
+        None => Ok(()),
+    };
+    let written = written.and_then(|()| file.write_all(content));
+    let written = written.and_then(|()| match durability {
         Durability::Synced => file.sync_data(),
         Durability::Unsynced => Ok(()),
     });

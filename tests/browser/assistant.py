@@ -87,6 +87,12 @@ class Talk:
         self.node.get_by_role("button", name="Send").click()
         expect(self.turn().locator(".message")).to_have_text(message)
 
+    def answer(self, text):
+        return self.node.get_by_role("group", name="Question").get_by_role("button", name=text)
+
+    def allow(self, text):
+        self.answer(text).click()
+
     def turn(self):
         return self.node.locator(".turn").last
 
@@ -136,6 +142,8 @@ def works(page, book, talk, cells):
         [("update_cell", {"cell": cells[1], "old_string": "print(total)", "new_string": "print(total, max(sales))", "run": True})],
         ["The total is **34**, and the best month has **19**: cell `" + cells[1][:4] + "`."],
     )
+    expect(talk.step().locator(".diff .old")).to_have_text("- print(total)")
+    talk.allow("Allow everything (until the end of this turn)")
     talk.is_over()
     expect(talk.turn().locator("strong").first).to_have_text("34")
     expect(talk.turn().locator(".step")).to_have_count(2)
@@ -154,6 +162,8 @@ def works(page, book, talk, cells):
 
 def is_stopped(context, page, book, talk):
     talk.say("Wait a while", [("create_cell", {"source": SLOW, "run": True})])
+    expect(talk.step().locator(".shown")).to_contain_text("time.sleep(600)")
+    talk.allow("Allow (this time)")
     expect(book.outputs(2)).to_have_text(re.compile("begun"))
     # Who edits may, and nobody else runs.
     expect(page.get_by_role("button", name="Run all cells")).to_be_disabled()
@@ -188,7 +198,7 @@ def asks(context, page, book, talk):
     delete = [("delete_cell", {"cell": 2})]
     talk.say("Tidy up", delete, ["As you like."])
     question = talk.node.get_by_role("group", name="Question")
-    expect(question).to_contain_text("it deletes cells")
+    expect(question).to_contain_text("remove cell 2")
     question.get_by_role("button", name="Do not allow (not this time)").click()
     talk.is_over()
     expect(talk.step().locator(".state")).to_have_text("✗")
@@ -225,6 +235,8 @@ def conflicts(page, book, talk, cells):
     expect(talk.step().locator(".state")).to_have_text("✓")
     book.write(1, "print('mine')")
     typed.set()
+    # In another tab, perhaps: here the person stays in the cell.
+    talk.answer("Allow (this time)").dispatch_event("click")
     talk.is_over()
     expect(book.cell(1)).to_contain_text("others changed it")
     book.select(0)
@@ -238,6 +250,7 @@ def conflicts(page, book, talk, cells):
         [("update_cell", {"cell": cells[1], "source": "print('blind')"})],
         ["Your text stays."],
     )
+    talk.allow("Allow (this time)")
     talk.is_over()
     expect(talk.step().locator(".state")).to_have_text("✗")
     expect(talk.step()).to_contain_text("mine")

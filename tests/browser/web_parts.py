@@ -28,13 +28,21 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 HOSTILE = "<b id='inner'>bold</b><script>document.title = 'taken'</script><img src='x' onerror='document.title = 1'>"
 
 
-def model(name, **state):
+# It would take the tab to another page.
+REFRESH = "<p>kept</p><meta http-equiv='refresh' content='0; url=about:blank'>"
+
+
+def model(name, module=None, **state):
     return {
-        "model_module": "@jupyter-widgets/base" if name == "LayoutModel" else "@jupyter-widgets/controls",
+        "model_module": module or ("@jupyter-widgets/base" if name == "LayoutModel" else "@jupyter-widgets/controls"),
         "model_module_version": "2.0.0",
         "model_name": name,
         "state": state,
     }
+
+
+def output_of_html(html):
+    return {"output_type": "display_data", "data": {"text/html": html}, "metadata": {}}
 
 
 STATE = {
@@ -48,6 +56,24 @@ STATE = {
         ),
         "text": model("HTMLModel", value=HOSTILE, layout="IPY_MODEL_layout"),
         "box": model("VBoxModel", children=["IPY_MODEL_slider", "IPY_MODEL_text"], layout="IPY_MODEL_layout"),
+        "hostile": model("VBoxModel", children=[f"IPY_MODEL_h{number}" for number in range(11)], layout="IPY_MODEL_layout"),
+        # What a model is called, and what is drawn.
+        "h0": model("LabelModel", _view_name="HTMLView", value=REFRESH),
+        "h1": model("TextModel", _view_name="HTMLMathView", value=REFRESH),
+        "h2": model("LabelModel", _view_module="@jupyter-widgets/base", _view_name="ErrorWidgetView", msg=REFRESH, error={"stack": REFRESH}),
+        "h3": model("WidgetModel", "@jupyter-widgets/base", _view_name="ErrorWidgetView", msg=REFRESH, error={"stack": REFRESH}),
+        "h4": model(REFRESH, _view_name=REFRESH),
+        "h5": model("BoxModel", "@jupyter-widgets/output", outputs=[output_of_html(REFRESH)]),
+        # An error's text has what is written here.
+        "h6": model("IntSliderModel", readout_format=REFRESH, value=1, layout="IPY_MODEL_layout", style="IPY_MODEL_style"),
+        # Texts of their own.
+        "h7": model("HTMLMathModel", value=REFRESH),
+        "h8": model("CheckboxModel", description=REFRESH, description_allow_html=True),
+        "h9": model("OutputModel", "@jupyter-widgets/output", outputs=[output_of_html(REFRESH)]),
+        # A text that another model would get after it was checked.
+        "h10": model("HTMLModel", value="<p>kept</p>"),
+        "source": model("TextModel", value=REFRESH),
+        "link": model("DirectionalLinkModel", source=["IPY_MODEL_source", "value"], target=["IPY_MODEL_h10", "value"]),
     },
 }
 
@@ -101,11 +127,13 @@ def write_plots():
     for cell, each in zip(book["cells"], outputs):
         cell["outputs"] = [each]
     book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": "# Words\n\n`code` and $x^2$ [link](https://example.com)"})
+    hostile_cell = {"cell_type": "code", "id": "hostile0", "metadata": {}, "source": "show()", "execution_count": None, "outputs": [widget("hostile")]}
     links = f"[to words](#Words) [the graph](./{GRAPH})"
     book["cells"].insert(0, {"cell_type": "markdown", "id": "links000", "metadata": {}, "source": links})
     dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     book["cells"].append({"cell_type": "markdown", "id": "image000", "metadata": {}, "source": "![dot](attachment:a%20dot.png)",
                           "attachments": {"a dot.png": {"image/png": dot}}})
+    book["cells"].append(hostile_cell)
     book["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": STATE}
     pathlib.Path(PLOTS).write_text(json.dumps(book))
 
@@ -206,6 +234,7 @@ def plots(page):
         expect(box.locator(forbidden)).to_have_count(0)
     expect(book.outputs(5)).to_contain_text("the notebook does not have its state")
     expect(book.outputs(5)).to_contain_text("a fallback")
+    hostile(page, book)
     expect(page).to_have_title(f"{PLOTS} – nb")
     assert {"plotly.js", "vega.js", "widgets.js"}.issubset(loaded(page)), loaded(page)
     expect(box.get_by_role("slider", name="Size")).to_be_visible()
@@ -218,6 +247,19 @@ def plots(page):
     picture(page, "web-plots")
     everywhere(page, "outputs", page.get_by_role("complementary"))
     assert book.problems == [], book.problems
+
+
+def hostile(page, book):
+    say("a widget is drawn by its own view, and its texts run nothing")
+    cell = book.cell(11)
+    cell.scroll_into_view_if_needed()
+    box = book.outputs(11).locator(".widget")
+    # Those with a view of their own that has a text.
+    expect(box.get_by_text("kept")).to_have_count(4)
+    expect(box.get_by_text("[a widget that this page does not draw]")).to_have_count(7)
+    for refused in box.get_by_text("[a widget that this page does not draw]").all():
+        refused.click()
+    expect(page.locator("meta[http-equiv='refresh']")).to_have_count(0)
 
 
 def styles(book):

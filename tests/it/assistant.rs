@@ -217,9 +217,9 @@ fn a_model_looks_edits_runs_and_says_what_it_did() {
             .1
     };
     let edit = of("tool_start");
-    assert_eq!(edit["title"], "update cell cell0001");
+    assert_eq!(edit["title"], "change cell 0 · cell: text, and run that");
     assert_eq!(edit["kind"], "execute");
-    assert_eq!(edit["content"][0]["old"], "20");
+    assert_eq!(edit["content"][1]["old"], "x = 20");
     let result = of("tool_result");
     assert_eq!(
         (&result["failed"], &result["status"]),
@@ -528,66 +528,231 @@ fn a_stop_interrupts_the_cell_at_once() {
     assert!(results[1].to_string().contains("not begun"), "{messages:#}");
 }
 
-#[test]
-fn deletes_and_commands_are_asked_for() {
-    let world = world();
-    let delete = json!({"notebook": "t.ipynb", "cell": "cell0001"});
-    let shell = json!({"notebook": "t.ipynb", "code": "!echo from-the-shell"});
-    let model = ModelServer::start(vec![
-        Scripted::calls("c1", "delete_cell", delete.clone()),
-        Scripted::calls("c2", "run_cell", shell),
-        Scripted::calls("c3", "delete_cell", delete),
-        Scripted::text("Done."),
-    ]);
-    let server = web(&world, &model, &["--approve"]);
-    let mut turn = Turn::ask(&server, "Tidy up");
-    let mut asked = |answer: &str| {
-        let events = turn.until("question");
+/// A turn whose calls are asked for.
+struct Asked<'a> {
+    server: &'a WebServer,
+    turn: Turn,
+}
+
+impl Asked<'_> {
+    /// Waits for the next question and answers it. Returns the question, and the content of the step that was shown
+    /// last.
+    fn answer(&mut self, answer: &str) -> (String, String) {
+        let events = self.turn.until("question");
         let question = &events.last().expect("a question").1;
-        let id = question["id"].clone();
+        let mut shown = events
+            .iter()
+            .rev()
+            .filter(|(name, _)| ["tool_start", "tool_update"].contains(&name.as_str()));
+        let shown = shown.next().expect("a step").1["content"].to_string();
+        let body = json!({"id": question["id"], "text": answer});
         let path = format!("{CHAT}/answer");
-        server
+        self.server
             .post(&path, json!({"id": 99, "text": answer}))
             .is(409);
-        server
-            .post(&path, json!({"id": id, "text": answer}))
-            .is(200);
-        server
-            .post(&path, json!({"id": id, "text": answer}))
-            .is(409);
-        (
-            question["text"].as_str().expect("a text").to_owned(),
-            events,
-        )
-    };
-    let (question, _) = asked("b");
-    assert!(
-        question.contains("delete cell cell0001: it deletes cells"),
-        "{question}"
-    );
-    let (question, events) = asked("");
-    assert!(
-        question.contains("line 1 runs a shell command: !echo"),
-        "{question}"
-    );
-    let begun = events
-        .iter()
-        .find(|(name, _)| name == "tool_start")
-        .expect("a call");
-    assert!(
-        begun.1["warnings"][0].to_string().contains("shell command"),
-        "{begun:?}"
-    );
-    succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
-    asked("a");
-    let events = turn.all();
-    assert_eq!(text(&events), "Done.");
-    let cells = succeed(world.nb().args(["cells", "t.ipynb"]));
-    assert!(!cells.contains("cell0001"), "{cells}");
-    model.asked();
-    for _ in 0..2 {
-        assert_eq!(model.asked().results(), ["the person does not allow this"]);
+        self.server.post(&path, body.clone()).is(200);
+        self.server.post(&path, body).is(409);
+        (question["text"].as_str().expect("a text").to_owned(), shown)
     }
+}
+
+fn in_one_answer(calls: &[(&str, Value)]) -> Scripted {
+    let ids: Vec<_> = (0..calls.len()).map(|at| format!("c{at}")).collect();
+    let parts = calls.iter().zip(&ids).map(|((tool, arguments), id)| {
+        let mut arguments = arguments.clone();
+        arguments["notebook"] = json!("t.ipynb");
+        Part::Call(id, tool, arguments)
+    });
+    Scripted::anthropic(&parts.collect::<Vec<_>>())
+}
+
+/// Whatever an argument is called, and also where the code is in the notebook already.
+#[test]
+fn each_call_that_writes_undoes_or_runs_is_asked_for_with_its_code() {
+    let world = world();
+    let inserted = succeed(world.nb().args([
+        "insert",
+        "t.ipynb",
+        "--source",
+        "%%sh\ntouch ran",
+        "--id",
+        "dddd0004",
+        "--json",
+    ]));
+    let inserted: Value = serde_json::from_str(&inserted).expect("it is JSON");
+    let run_a_program = "import subprocess\nsubprocess.run(['touch', 'ran'])";
+    let asked_for = [
+        (
+            "create_cell",
+            json!({"content": run_a_program, "execute": true}),
+            vec!["insert a code cell at 2, and run that", "subprocess.run"],
+        ),
+        (
+            "update_cell",
+            json!({"cell_id": "cell0001", "old": "20", "new": "open('ran', 'w')", "run": true}),
+            vec![
+                "change cell 0 · cell: text, and run that",
+                "x = 20",
+                "x = open('ran', 'w')",
+            ],
+        ),
+        (
+            "update_cell",
+            json!({"cell": 0, "new_source": ["!touch", " ran"]}),
+            vec!["change cell 0 · cell: text", "!touch\\n ran"],
+        ),
+        (
+            "run_cell",
+            json!({"cell_id": "dddd0004"}),
+            vec!["run cell 1 · dddd", "touch ran"],
+        ),
+        (
+            "run_cell",
+            json!({"all": true}),
+            vec!["run cell 0 · cell, and 1 more", "x = 20", "touch ran"],
+        ),
+        (
+            "run_cell",
+            json!({"stale": true}),
+            vec!["run cell", "touch ran"],
+        ),
+        (
+            "run_cell",
+            json!({"code": "!touch ran"}),
+            vec!["run code outside", "!touch ran"],
+        ),
+        (
+            "apply_edits",
+            json!({"edits": [{"op": "append", "cell": "cell0001", "source": "y = 1"}]}),
+            vec!["change cell 0 · cell: text", "x = 20\\ny = 1"],
+        ),
+        (
+            "delete_cell",
+            json!({"cells": ["dddd0004"]}),
+            vec!["remove cell 1 · dddd", "touch ran"],
+        ),
+        (
+            "history",
+            json!({"action": "undo", "op": inserted["op"]}),
+            vec!["undo ", "insert", "remove cell 1 · dddd", "touch ran"],
+        ),
+        (
+            "answer_input",
+            json!({"answer": "yes please"}),
+            vec!["answer a question", "yes please"],
+        ),
+        (
+            "kernel",
+            json!({"action": "interrupt"}),
+            vec!["interrupt what the kernel runs"],
+        ),
+        (
+            "kernel",
+            json!({"action": "restart"}),
+            vec!["restart the kernel"],
+        ),
+        (
+            "open_notebook",
+            json!({"python": "/tmp/python"}),
+            vec!["open t.ipynb", "/tmp/python"],
+        ),
+    ];
+    let reads = [
+        ("get_notebook_state", json!({})),
+        ("read_cell", json!({"cell": "cell0001"})),
+        ("kernel", json!({"action": "status"})),
+        ("history", json!({"action": "log"})),
+    ];
+    let calls = asked_for
+        .iter()
+        .map(|(tool, arguments, _)| (*tool, arguments.clone()));
+    let calls: Vec<_> = reads.iter().cloned().chain(calls).collect();
+    let model = ModelServer::start(vec![in_one_answer(&calls), Scripted::text("Nothing.")]);
+    let server = web(&world, &model, &["--approve"]);
+    let before = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
+    let turn = Turn::ask(&server, "Tidy up");
+    let mut asked = Asked {
+        server: &server,
+        turn,
+    };
+    for (tool, arguments, expected) in asked_for {
+        let (question, shown) = asked.answer("b");
+        for text in expected {
+            let is_shown = question.contains(text) || shown.contains(text);
+            assert!(
+                is_shown,
+                "{text:?} of {tool} {arguments}: {question}\n{shown}"
+            );
+        }
+    }
+    assert_eq!(text(&asked.turn.all()), "Nothing.");
+    model.asked();
+    let results = model.asked().results();
+    assert_eq!(results.len(), calls.len());
+    let refused = results
+        .iter()
+        .filter(|it| *it == "the person does not allow this");
+    assert_eq!(refused.count(), calls.len() - reads.len(), "{results:#?}");
+    let after = std::fs::read(world.project().join("t.ipynb")).expect("read the notebook");
+    assert!(before == after && !world.project().join("ran").exists());
+}
+
+#[test]
+fn an_approval_holds_for_what_was_shown_or_for_the_turn() {
+    let world = world();
+    let run = |code: &str| ("run_cell", json!({"code": code}));
+    let model = ModelServer::start(vec![
+        in_one_answer(&[
+            ("run_cell", json!({"cell": "cell0001"})),
+            run("y = 1"),
+            run("z = 2"),
+        ]),
+        Scripted::text("Done."),
+        in_one_answer(&[run("w = 3")]),
+        Scripted::text("No."),
+    ]);
+    let server = web(&world, &model, &["--approve"]);
+    let turn = Turn::ask(&server, "Run it");
+    let mut asked = Asked {
+        server: &server,
+        turn,
+    };
+    let events = asked.turn.until("question");
+    let question = events.last().expect("a question").1.clone();
+    succeed(
+        world
+            .nb()
+            .args(["edit", "t.ipynb", "cell0001", "--source", "x = 'theirs'"]),
+    );
+    server
+        .post(
+            &format!("{CHAT}/answer"),
+            json!({"id": question["id"], "text": "a"}),
+        )
+        .is(200);
+    let (question, shown) = asked.answer("a");
+    assert!(
+        question.contains("it is no longer what you have allowed"),
+        "{question}"
+    );
+    assert!(shown.contains("x = 'theirs'"), "{shown}");
+    let (question, _) = asked.answer("c");
+    assert!(
+        question.contains("c  Allow everything (until the end of this turn)"),
+        "{question}"
+    );
+    // The third call is not asked for; the next turn's first one is.
+    let events = asked.turn.all();
+    assert!(!names(&events).contains(&"question"), "{events:#?}");
+    let vars = succeed(world.nb().args(["vars", "t.ipynb"]));
+    assert!(vars.contains("theirs") && vars.contains('z'), "{vars}");
+    let turn = Turn::ask(&server, "Once more");
+    let mut asked = Asked {
+        server: &server,
+        turn,
+    };
+    asked.answer("b");
+    assert_eq!(text(&asked.turn.all()), "No.");
 }
 
 #[test]

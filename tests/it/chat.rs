@@ -327,6 +327,7 @@ fn ten_thousand_updates_are_few_displays_and_lose_nothing() {
 #[test]
 fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
     let all = "permission allow_always allow_once reject_once reject_always";
+    let write = "may-write a.py allow_always allow_once reject_once reject_always";
     let results = run(
         &world(),
         &[
@@ -339,12 +340,12 @@ fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
             answered("permission allow_always", &[""]),
             cell("permission"),
             // From now on; the agent is told that it may this time.
-            answered(all, &["a"]),
-            answered(all, &[]),
+            answered(write, &["a"]),
+            answered(write, &[]),
             cell("%agent permissions"),
             cell("%agent permissions revoke 2"),
             cell("%agent permissions revoke 1"),
-            answered(all, &[""]),
+            answered(write, &[""]),
         ],
     );
     let outcome = |at: usize| {
@@ -378,7 +379,7 @@ fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
     assert!(text(&results[8]).contains("allowed as before: Change a file"));
     assert_eq!(
         results[9]["printed"],
-        "1  chat-agent: Change a file (edit)\n"
+        "1  chat-agent: Change a file (edit) in a.py\n"
     );
     assert!(error(&results[10]).contains("there is no permission 2"));
     assert_eq!(
@@ -386,6 +387,93 @@ fn a_permission_is_what_the_person_answers_and_at_least_nothing() {
         "taken back: chat-agent: Change a file\n"
     );
     assert_eq!(outcome(12), "o-reject_once");
+}
+
+#[test]
+fn from_now_on_holds_for_the_file_that_was_asked_for() {
+    let ask = |file: &str| format!("may-write {file} allow_always allow_once reject_once");
+    let unnamed = "permission allow_always allow_once reject_once";
+    let results = run(
+        &world(),
+        &[
+            cell(&start("good")),
+            answered(&ask("a.py"), &["a"]),
+            answered(&ask("a.py"), &[]),
+            answered(&ask("/home/ada/.bashrc"), &[""]),
+            // It says neither what it writes nor where.
+            answered(unnamed, &["a"]),
+            answered(unnamed, &[""]),
+        ],
+    );
+    for (at, expected) in [
+        (1, "o-allow_once"),
+        (2, "o-allow_once"),
+        (3, "o-reject_once"),
+        (4, "o-allow_once"),
+        (5, "o-reject_once"),
+    ] {
+        assert!(
+            text(&results[at]).contains(expected),
+            "{at}: {:#}",
+            results[at]
+        );
+    }
+    assert!(
+        text(&results[4]).contains("allowed this time only"),
+        "{:#}",
+        results[4]
+    );
+}
+
+/// Also what has left the command's session by a second fork. A kernel of `nb` stays.
+#[test]
+fn what_a_command_leaves_in_the_background_ends_with_its_turn() {
+    let world = world();
+    let file = |name: &str, text: &str| std::fs::write(world.project().join(name), text).unwrap();
+    file(
+        "leave.py",
+        "import os, subprocess\n\
+         pids = [subprocess.Popen(['sleep', '4001']).pid]\n\
+         if os.fork() == 0:\n    \
+             os.setsid()\n    \
+             reader, writer = os.pipe()\n    \
+             if (pid := os.fork()) == 0:\n        \
+                 os.closerange(0, 3)\n        \
+                 os.execve('/bin/sleep', ['sleep', '4001'], {})\n    \
+             open('forked', 'w').write(str(pid))\n    \
+             os._exit(0)\n\
+         os.wait()\n\
+         open('pids', 'w').write(f'{pids[0]} {open(\"forked\").read()}')\n",
+    );
+    file(
+        "gone.py",
+        "import os, time\n\
+         end = time.monotonic() + 20\n\
+         pids = open('pids').read().split()\n\
+         assert len(pids) == 2\n\
+         while any(os.path.exists(f'/proc/{pid}') for pid in pids):\n    \
+             assert time.monotonic() < end, 'they run'\n    \
+             time.sleep(0.01)\n",
+    );
+    let python = python::interpreter().display();
+    let open = "\"$NB_TEST_BINARY\" open t.ipynb --python \"$NB_TEST_PYTHON\" && \"$NB_TEST_BINARY\" run \"x = 4711\"";
+    let results = run(
+        &world,
+        &[
+            cell(&start("good")),
+            cell(&format!("terminal {python} leave.py\nterminal {open}")),
+            cell(&format!("terminal {python} gone.py")),
+        ],
+    );
+    for result in &results[1..] {
+        let shown = text(result);
+        assert!(
+            shown.contains(r#""exitCode": 0"#) && !shown.contains(r#""exitCode": 1"#),
+            "{shown}"
+        );
+    }
+    let vars = succeed(world.nb().args(["vars", "t.ipynb"]));
+    assert!(vars.contains("4711"), "{vars}");
 }
 
 #[test]

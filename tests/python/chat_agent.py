@@ -53,9 +53,15 @@ def ask(method, **params):
     return requests.pop(number)[1]
 
 
-def permission(session, kinds, title="Change a file"):
+def permission(session, kinds, title="Change a file", file=None):
     options = [{"optionId": f"o-{kind}", "name": kind.replace("_", " "), "kind": kind} for kind in kinds]
     tool = {"toolCallId": "p", "title": title, "kind": "edit", "status": "pending"}
+    if file:
+        # The call says what it does, and the request only which call it is about.
+        text = f"text {time.monotonic_ns()}"
+        update(session, "tool_call", **tool, locations=[{"path": file}], rawInput={"file_path": file, "content": text},
+               content=[{"type": "diff", "path": file, "newText": text}])
+        tool = {"toolCallId": "p"}
     reply = ask("session/request_permission", sessionId=session, toolCall=tool, options=options)
     return reply.get("result", {}).get("outcome", reply)
 
@@ -71,6 +77,9 @@ def act(session, line, message):
             say(session, f"w{number} " + ("\n\n" if number % 50 == 49 else ""))
     elif word == "permission":
         say(session, "outcome " + json.dumps(permission(session, rest.split())) + "\n\n")
+    elif word == "may-write":
+        file, *kinds = rest.split()
+        say(session, "outcome " + json.dumps(permission(session, kinds, file=file)) + "\n\n")
     elif word == "read":
         reply = ask("fs/read_text_file", sessionId=session, path=os.path.join(os.getcwd(), rest))
         say(session, "read " + json.dumps(reply.get("result") or reply["error"]) + "\n\n")

@@ -46,7 +46,7 @@ pub(crate) struct Web {
     /// The assistant's model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Let the assistant ask before it deletes cells or files, restarts the kernel, or starts programs
+    /// Let the assistant ask before each call that writes, undoes or runs something
     #[arg(long)]
     approve: bool,
     /// What a million tokens cost in dollars, read and written, such as 3/15: the page shows the sum

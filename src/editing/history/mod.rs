@@ -52,9 +52,9 @@ pub use keep::{kept, version, version_source};
 pub(in crate::editing) use ledger_content::recall_ids;
 pub use past::manifest_at;
 pub use record::{EditCommand, Recording, is_kept, is_known, resembles};
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{RestoreError, Restored, preview_restore, restore};
 pub use steps::Manifest;
-pub use undo::{OperationEntry, UndoError, Undone, undo};
+pub use undo::{OperationEntry, UndoError, Undone, preview_undo, undo};
 pub use versions::{
     CellVersion, Deleted, NotSelected, RecordedChange, Selected, deleted, events, select, versions,
 };

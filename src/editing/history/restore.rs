@@ -137,6 +137,23 @@ pub fn restore(
     })
 }
 
+/// Returns the notebook before and after a [`restore`]. Nothing is written.
+///
+/// # Errors
+/// Those of [`restore`], but for the writing.
+pub fn preview_restore(
+    notebook: &NotebookFile,
+    cell: &CellSelector,
+    revision: Option<&str>,
+    editor: &Editor,
+) -> Result<(Document, Document), RestoreError> {
+    let document = view::open(notebook, &editor.by)?.document;
+    let target = find_version(notebook, &document, cell, revision)?;
+    let mut after = document.clone();
+    put(&mut after, &target).map_err(|error| EditError::Other(error.into()))?;
+    Ok((document, after))
+}
+
 fn put(
     document: &mut Document,
     target: &VersionToRestore,

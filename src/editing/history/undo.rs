@@ -157,12 +157,39 @@ pub fn undo(
 ) -> Result<Undone, UndoError> {
     let document = view::open(notebook, &editor.by)?.document;
     let all = operations(events(notebook));
+    let (operation, inverse) = chosen(notebook, &document, &all, op, editor)?;
+    undo_one(notebook, operation, &inverse, editor)
+}
+
+/// Returns the operation that [`undo`] would undo, and the notebook before and after that. Nothing is written.
+///
+/// # Errors
+/// Those of [`undo`], but for the writing.
+pub fn preview_undo(
+    notebook: &NotebookFile,
+    op: Option<&str>,
+    editor: &Editor,
+) -> Result<(OperationEntry, Document, Document), UndoError> {
+    let document = view::open(notebook, &editor.by)?.document;
+    let all = operations(events(notebook));
+    let (operation, inverse) = chosen(notebook, &document, &all, op, editor)?;
+    let after = undone_document(&inverse, &document, &operation.op, editor)?;
+    Ok((operation.op.clone(), document, after))
+}
+
+/// Returns the operation that an undo means, and its inverse.
+fn chosen<'a>(
+    notebook: &NotebookFile,
+    document: &Document,
+    all: &'a [RecordedOperation],
+    op: Option<&str>,
+    editor: &Editor,
+) -> Result<(&'a RecordedOperation, OperationUndo), UndoError> {
     if let Some(name) = op {
-        let operation = find_operation(&all, name)?;
-        let inverse = inverse(notebook, operation)?;
-        return undo_one(notebook, operation, &inverse, editor);
+        let operation = find_operation(all, name)?;
+        return Ok((operation, inverse(notebook, operation)?));
     }
-    let undone = undone(&all);
+    let undone = undone(all);
     let actor = Actor::from(&*editor.by);
     let is_own = |op: &OperationEntry| actor.is_same(&Actor::parse(op.by.as_deref()));
     let not_undone = || {
@@ -174,15 +201,15 @@ pub fn undo(
     let mut without_effect = Vec::new();
     for operation in own.take(MOST_PASSED) {
         let inverse = inverse(notebook, operation)?;
-        if let Ok(taken) = inverse.undo(&document, editor.force)
+        if let Ok(taken) = inverse.undo(document, editor.force)
             && taken.conflicts.is_empty()
-            && notebook::changes(&document, &taken.document).is_empty()
+            && notebook::changes(document, &taken.document).is_empty()
         {
             without_effect.push(operation.op.clone());
             continue;
         }
         if without_effect.is_empty() {
-            return undo_one(notebook, operation, &inverse, editor);
+            return Ok((operation, inverse));
         }
         // An operation without a name is the last one: an earlier one is undone only by its name.
         let (by, next) = (by(), Some(Box::new(operation.op.clone())));
@@ -209,6 +236,24 @@ pub fn undo(
             .map(Box::new),
         others: others.into_iter().take(MOST_NEAR).collect(),
     })
+}
+
+/// Returns a notebook without what an operation did.
+fn undone_document(
+    inverse: &OperationUndo,
+    document: &Document,
+    op: &OperationEntry,
+    editor: &Editor,
+) -> Result<Document, UndoError> {
+    let op = Box::new(op.clone());
+    match inverse.undo(document, editor.force) {
+        Ok(taken) if taken.conflicts.is_empty() => Ok(taken.document),
+        Ok(taken) => Err(UndoError::Conflicts {
+            op,
+            conflicts: taken.conflicts,
+        }),
+        Err(source) => Err(UndoError::Operation { op, source }),
+    }
 }
 
 /// How many operations without traces in the file are skipped.
@@ -347,8 +392,6 @@ fn undo_one(
         must_have_seen: false,
         ..editor.clone()
     };
-    let op = || Box::new(operation.op.clone());
-    let other = |error: UndoError| EditError::Other(Box::new(error));
     let mut merged = Vec::new();
     let done = edit::change(
         notebook,
@@ -356,17 +399,11 @@ fn undo_one(
         &command,
         &EditBasis::default(),
         |document| {
-            let taken = inverse.undo(document, editor.force);
-            let taken = taken.map_err(|source| other(UndoError::Operation { op: op(), source }))?;
-            if !taken.conflicts.is_empty() {
-                return Err(other(UndoError::Conflicts {
-                    op: op(),
-                    conflicts: taken.conflicts,
-                }));
-            }
-            merged = merged_cells(inverse, &taken.document);
-            let changes = notebook::changes(document, &taken.document);
-            Ok((taken.document, changes))
+            let after = undone_document(inverse, document, &operation.op, &editor)
+                .map_err(|error| EditError::Other(Box::new(error)))?;
+            merged = merged_cells(inverse, &after);
+            let changes = notebook::changes(document, &after);
+            Ok((after, changes))
         },
     );
     let done = done.map_err(|error| match error {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 
+use crate::editing::content;
 use crate::notebook::Document;
 
 /// How many bytes are read at a time.
@@ -34,6 +35,7 @@ pub(super) fn is_in(file: &File, document: &Document) -> io::Result<bool> {
 
 /// Reads all bytes of an open file.
 pub(super) fn read(file: &File) -> io::Result<Vec<u8>> {
+    content::check_size(file)?;
     let mut text = Vec::new();
     rewound(file)?.read_to_end(&mut text)?;
     Ok(text)

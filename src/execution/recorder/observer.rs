@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::state::Recorder;
 use crate::activity::labels::cell_with_actor;
 use crate::client::IopubMessage;
+use crate::editing::content::read_notebook;
 use crate::execution::reply;
 use crate::execution::run::{ExecutionEvent, Prompt, RunObserver};
 use crate::kernel::process::{Process, Signal};
@@ -160,7 +161,7 @@ impl Recorder<'_> {
         }
         let widgets = &mut self.outputs.borrow_mut().widgets;
         if let Some(id) = widgets.unknown_output_widget(content) {
-            let text = std::fs::read(&self.job.borrow().path).ok();
+            let text = read_notebook(&self.job.borrow().path).ok();
             let document = text.and_then(|text| Document::parse(text).ok());
             widgets.load(&id, document.as_ref());
         }

@@ -10,6 +10,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::Process;
 use super::limits::{self, LimitsError};
 use super::plan::{Executable, PidRecord, StartPlan};
-use super::{platform, supervisor};
+use super::{command_tree, platform, supervisor};
 use crate::kernel::confine;
 use crate::project::{beneath, pid_namespace};
 
@@ -74,6 +75,8 @@ pub fn entry() -> DetachEntry {
         DetachEntry::Done(helper(arguments))
     } else if word == OsStr::new(SUPERVISOR_WORD) {
         DetachEntry::Done(become_supervisor())
+    } else if word == OsStr::new(command_tree::WORD) {
+        DetachEntry::Done(command_tree::supervise())
     } else if word == OsStr::new(PROGRAM_WORD) {
         become_program()
     } else if let Some(code) = confine::entry() {
@@ -81,6 +84,17 @@ pub fn entry() -> DetachEntry {
     } else {
         DetachEntry::Program(std::env::args_os().skip(1).collect())
     }
+}
+
+/// Returns the supervisor of a command as a process to be started, and the socket to it: it gets a
+/// [`TreeCommand`](command_tree::TreeCommand) as a line of JSON, and answers with lines of
+/// [`TreeReport`](command_tree::TreeReport). When the socket is closed or shut down for writing, it ends the command
+/// with all that it has started.
+///
+/// # Errors
+/// There is no socket, or this program cannot start itself.
+pub fn command_supervisor() -> io::Result<(Command, UnixStream)> {
+    command_tree::supervisor(HELPER_WORD)
 }
 
 /// Starts the program and returns its process once it runs.

@@ -1,6 +1,7 @@
 //! Kernels as processes: detached from the process that starts them, supervised, signalled, limited in
 //! memory.
 
+pub mod command_tree;
 pub mod connection;
 pub mod detach;
 mod identity;

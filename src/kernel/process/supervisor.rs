@@ -134,7 +134,7 @@ pub(super) fn supervise(
 
 /// Closes the stdin, stdout and stderr of the process that requested the start, which may wait until all
 /// writers of a pipe have closed it.
-fn close_stdio() -> io::Result<()> {
+pub(super) fn close_stdio() -> io::Result<()> {
     let null = std::fs::OpenOptions::new()
         .read(true)
         .write(true)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
+use crate::editing::content::read_notebook;
 use crate::editing::git;
 use crate::editing::notebook_file::NotebookFile;
 use crate::kernel::environment::python;
@@ -235,7 +236,7 @@ fn tracked_notebooks(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn names_ours(notebook: &Path) -> bool {
-    let named = std::fs::read(notebook)
+    let named = read_notebook(notebook)
         .ok()
         .and_then(|text| NamedKernel::read(&text).ok());
     let named = named.and_then(|named| named.kernelspec);

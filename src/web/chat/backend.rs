@@ -31,7 +31,7 @@ pub struct AssistantChoice {
     pub assistant: Option<String>,
     /// The model; `None` is the provider's default.
     pub model: Option<String>,
-    /// Whether the person is asked before calls that delete something or start programs.
+    /// Whether the person is asked before each call of a model that writes, undoes or runs something.
     pub approves: bool,
     /// What a million tokens cost, read and written, in dollars.
     pub price: Option<(f64, f64)>,

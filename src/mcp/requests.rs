@@ -1,0 +1,251 @@
+//! What the arguments of a call ask for. A call and its preview read them by the same functions.
+
+use std::path::PathBuf;
+
+use rmcp::RoleServer;
+use rmcp::model::JsonObject;
+use rmcp::service::RequestContext;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::arguments::{
+    ApplyEdits, CellName, CreateCell, DeleteCell, History, OfNotebook, RelatedCells, RunCell,
+    UpdateCell,
+};
+use super::session::Session;
+use crate::api::caller::Caller;
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{CellsToRun, EditPolicy, RestoreRequest, UndoRequest};
+use crate::notebook::{Operation, Revision};
+
+/// The arguments of a call about a notebook, the notebook's path, and who calls.
+pub(super) struct CallTarget<T> {
+    pub(super) arguments: T,
+    pub(super) notebook: PathBuf,
+    pub(super) caller: Caller,
+}
+
+impl Session {
+    /// Reads the arguments of a call about a notebook.
+    pub(super) fn target<T: OfNotebook + DeserializeOwned>(
+        &self,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallTarget<T>, Problem> {
+        let arguments = read::<T>(arguments)?;
+        let notebook = self.root().notebook(arguments.notebook())?;
+        let caller = self.caller(Some(notebook.clone()), context)?;
+        Ok(CallTarget {
+            arguments,
+            notebook,
+            caller,
+        })
+    }
+}
+
+/// Reads arguments.
+pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
+    let arguments = Value::Object(arguments);
+    T::deserialize(&arguments).map_err(|error| {
+        let message = error.to_string();
+        // These name the argument themselves.
+        let is_named = message.contains(" field `");
+        let arguments = arguments.as_object().into_iter().flatten();
+        let alone = |(name, value): (&String, &Value)| {
+            let alone = serde_json::json!({name: value});
+            let error = T::deserialize(&alone).err()?.to_string();
+            (error == message).then(|| format!("{name}: {error}"))
+        };
+        let named = arguments.filter(|_| !is_named).find_map(alone);
+        Problem::new(ProblemKind::Usage, named.unwrap_or(message))
+    })
+}
+
+fn usage<T>(text: &str) -> Result<T, Problem> {
+    Err(Problem::new(ProblemKind::Usage, text))
+}
+
+impl CreateCell {
+    /// Returns the edit.
+    pub(super) fn operations(&self) -> Vec<Operation> {
+        let selector = |cell: &Option<CellName>| cell.as_ref().map(CellName::selector);
+        vec![Operation::Insert {
+            after: selector(&self.after),
+            before: selector(&self.before),
+            // At other servers -1 is the end.
+            at: self.index.filter(|index| *index != -1),
+            id: None,
+            cell_type: self.cell_type,
+            source: self.source.clone(),
+            metadata: None,
+        }]
+    }
+}
+
+impl UpdateCell {
+    /// Returns the edit.
+    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
+        let cell = self.cell.selector();
+        let mut if_rev = revision(self.expected_revision.as_deref())?;
+        let mut operations = Vec::new();
+        if self.source.is_some() && self.old_string.is_some() {
+            return usage("either source or old_string and new_string are meant");
+        }
+        if self.source.is_some() || self.cell_type.is_some() {
+            operations.push(Operation::Edit {
+                cell: cell.clone(),
+                if_rev: if_rev.take(),
+                source: self.source.clone(),
+                cell_type: self.cell_type,
+                metadata: Vec::new(),
+            });
+        }
+        match (&self.old_string, &self.new_string) {
+            (Some(old), Some(new)) => operations.push(Operation::Replace {
+                cell,
+                if_rev: if_rev.take(),
+                old: old.clone(),
+                new: new.clone(),
+                all: self.replace_all,
+            }),
+            (None, None) => {}
+            _ => return usage("old_string and new_string go together"),
+        }
+        match operations.is_empty() {
+            true => {
+                usage("there is nothing to change: give source, old_string and new_string, or type")
+            }
+            false => Ok(operations),
+        }
+    }
+}
+
+impl DeleteCell {
+    /// Returns the edit.
+    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
+        Ok(vec![Operation::Remove {
+            cells: self.cell.selectors(),
+            if_rev: revision(self.expected_revision.as_deref())?,
+        }])
+    }
+}
+
+impl ApplyEdits {
+    /// Returns the edits.
+    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
+        let list = serde_json::to_string(&self.operations);
+        let list = list.map_err(|error| Problem::failed("read the operations", &error))?;
+        Operation::read_list(&list)
+            .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
+    }
+}
+
+/// What `run_cell` runs.
+pub(super) enum ToRun {
+    /// Code outside of the notebook.
+    Code(String),
+    /// Cells of the notebook.
+    Cells(CellsToRun),
+}
+
+impl RunCell {
+    /// Returns what is to be run.
+    pub(super) fn to_run(&self) -> Result<ToRun, Problem> {
+        let Self { all, stale, .. } = *self;
+        if let Some(code) = &self.code {
+            return match self.cell.is_some() || all || stale || self.with.is_some() {
+                true => usage("either cells or code are meant"),
+                false => Ok(ToRun::Code(code.clone())),
+            };
+        }
+        let with =
+            |related| matches!(self.with, Some(it) if it == related || it == RelatedCells::Both);
+        Ok(ToRun::Cells(CellsToRun {
+            named: self
+                .cell
+                .as_ref()
+                .map(|cell| cell.selectors())
+                .unwrap_or_default(),
+            all,
+            stale,
+            with_upstream: with(RelatedCells::Upstream),
+            with_downstream: with(RelatedCells::Downstream),
+            ..CellsToRun::default()
+        }))
+    }
+}
+
+impl History {
+    /// Returns which edit is undone.
+    pub(super) fn undo(&self) -> UndoRequest {
+        UndoRequest {
+            op: self.op.clone(),
+            policy: policy(self.force),
+        }
+    }
+
+    /// Returns which version of which cell is restored.
+    pub(super) fn restore(&self) -> Result<RestoreRequest, Problem> {
+        Ok(RestoreRequest {
+            cell: self.cell()?,
+            revision: self.revision.clone(),
+            policy: policy(self.force),
+        })
+    }
+
+    /// Returns the cell.
+    pub(super) fn cell(&self) -> Result<crate::notebook::CellSelector, Problem> {
+        match &self.cell {
+            Some(cell) => Ok(cell.selector()),
+            None => usage("which cell is meant?"),
+        }
+    }
+}
+
+/// Returns the policy by which a call writes.
+pub(super) fn policy(force: bool) -> EditPolicy {
+    EditPolicy {
+        force,
+        ..EditPolicy::default()
+    }
+}
+
+/// Reads a revision.
+pub(super) fn revision(text: Option<&str>) -> Result<Option<Revision>, Problem> {
+    let read = |text: &str| {
+        text.parse().map_err(|_| {
+            let text = format!("{text:?} is no revision: ten hexadecimal digits");
+            Problem::new(ProblemKind::Usage, text)
+        })
+    };
+    text.map(read).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::arguments::ReadCell;
+    use super::*;
+
+    #[test]
+    fn a_bad_argument_is_named() {
+        let message = |arguments: Value| {
+            let arguments = arguments.as_object().cloned().unwrap_or_default();
+            read::<ReadCell>(arguments).unwrap_err().message
+        };
+        for (arguments, expected) in [
+            (
+                json!({"notebook": "a.ipynb", "cell": 1.5}),
+                "cell: an id or an index is expected, or a list of these",
+            ),
+            (
+                json!({"notebook": "a.ipynb", "cell": 1, "limit": -1}),
+                "limit: invalid value: integer `-1`, expected usize",
+            ),
+            (json!({"cell": 1}), "missing field `notebook`"),
+        ] {
+            assert_eq!(message(arguments), expected);
+        }
+    }
+}
