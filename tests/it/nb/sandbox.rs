@@ -568,6 +568,65 @@ fn named_pipes_cannot_be_written_from_inside() {
     }
 }
 
+/// `.nb` knows a notebook by its path alone.
+#[test]
+fn a_notebook_that_was_moved_or_copied_by_another_program_does_not_leave_its_sandbox() {
+    let person = Person::ordinary();
+    let python = python().to_str().expect("a path");
+    let open = |name: &str, option: &[&str]| {
+        let words = ["open", name, "--no-serve", "--python", python];
+        person.nb(&[&words[..], option].concat())
+    };
+    let shell = |script: &str| {
+        let mut command = person.command(Path::new("/bin/sh"));
+        output_of(command.args(["-ec", script])).ended(0)
+    };
+    let is_refused = |name: &str| {
+        let file = Path::new(name).file_name().expect("a name").display();
+        open(name, &[])
+            .ended(5)
+            .with("was not started outside a sandbox: it")
+            .with(&format!("/{file} --sandbox"))
+            .with(&format!("/{file} --no-sandbox"));
+    };
+    // One that always ran outside.
+    open("free.ipynb", &[]).ended(0);
+    person.nb(&["shutdown", "free.ipynb"]).ended(0);
+    open("t.ipynb", &["--sandbox"]).ended(0);
+    person.nb(&["insert", "t.ipynb", "x = 1"]).ended(0);
+    person.nb(&["insert", "t.ipynb", "y = 2"]).ended(0);
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    for (script, name) in [
+        ("cp t.ipynb copy.ipynb", "copy.ipynb"),
+        ("mv t.ipynb renamed.ipynb; rm copy.ipynb", "renamed.ipynb"),
+        ("mkdir sub; mv renamed.ipynb sub", "sub/renamed.ipynb"),
+        ("cp sub/renamed.ipynb free.ipynb", "free.ipynb"),
+        (
+            "mkdir -p ../home/other; mv sub/renamed.ipynb ../home/other/t.ipynb",
+            "../home/other/t.ipynb",
+        ),
+        ("mv ../home/other/t.ipynb .; mv .nb ../home/.nb~", "t.ipynb"),
+        ("sed -i 's/x = 1/x = 10/' t.ipynb", "t.ipynb"),
+    ] {
+        shell(script);
+        is_refused(name);
+    }
+    // What the user says holds from then on, also for the sandbox.
+    open("t.ipynb", &["--no-sandbox"]).ended(0);
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    let again = open("t.ipynb", &[]).ended(0);
+    assert!(!again.stderr.contains("sandbox"), "{again:#?}");
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    shell("cp t.ipynb u.ipynb");
+    open("u.ipynb", &["--sandbox"]).ended(0);
+    person.nb(&["shutdown", "u.ipynb"]).ended(0);
+    open("u.ipynb", &[])
+        .ended(0)
+        .with("in its sandbox as before");
+    person.nb(&["shutdown", "u.ipynb"]).ended(0);
+    open("t.ipynb", &[]).ended(0);
+}
+
 /// Changes by a kernel to its folders, so that the next start would mount or allow something else.
 const TRAPS: &str = r#"
 import os
