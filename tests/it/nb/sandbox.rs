@@ -1106,3 +1106,18 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
         .with("removed 1 scratch folder of sandboxes");
     assert!(scratch.join("home/kept").exists() && !left.exists());
 }
+
+#[test]
+fn a_kernel_keeps_its_scratch_folder_where_its_private_folder_was_renamed() {
+    let person = Person::ordinary();
+    person.open(&["--sandbox"]);
+    let write = "import os; open(os.path.expanduser('~/mine'), 'w').write('x')";
+    person.nb(&["run", "t.ipynb", write]).ended(0);
+    let (dir, renamed) = (person.project().join(".nb"), person.project().join(".nb~"));
+    std::fs::rename(&dir, &renamed).expect("rename it");
+    let cleared = person.nb(&["gc"]).ended(0).with("goes on (pid");
+    assert!(!cleared.stdout.contains("scratch"), "{cleared:?}");
+    std::fs::rename(&renamed, &dir).expect("rename it back");
+    let printed = person.run("print(open(os.path.expanduser('~/mine')).read())");
+    assert_eq!(printed, "x\n");
+}
