@@ -87,7 +87,8 @@ pub async fn planned_run(
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
-        let (cells, _) = cells.job(&file, &document, cells.places(&document)?)?;
+        let places = cells.places(&document)?;
+        let (cells, _) = cells.job(&file, &document, places, &caller.cancel)?;
         let cells = cells.into_iter().map(|cell| PlannedChange {
             action: format!("run cell {}", name(&document, cell.index.unwrap_or(0))),
             before: None,

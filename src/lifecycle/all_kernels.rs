@@ -32,10 +32,32 @@ pub struct Kernels {
 pub struct UnreachableKernel {
     /// The former folder of its project.
     pub root: PathBuf,
+    /// The `state.json` that knew it.
+    pub state_file: PathBuf,
     /// Its entry in the registry.
     pub kernel: KnownKernel,
     /// Its process, identified by its start time.
     pub process: Process,
+}
+
+impl UnreachableKernel {
+    /// Returns the folder `.nb` of the kernel under its present name, if somebody has renamed it: the kernel's log there
+    /// is open.
+    pub fn renamed_dir(&self) -> Option<PathBuf> {
+        let logs = self.process.open_files();
+        let mut logs = logs.filter(|file| file.extension().is_some_and(|it| it == "log"));
+        logs.find_map(|log| {
+            let kernels = log.parent().filter(|it| it.ends_with("kernels"))?;
+            let dir = kernels.parent()?;
+            dir.join("state.json").is_file().then(|| dir.to_owned())
+        })
+    }
+
+    /// Returns whether the project's folder is still there, under the name that it had or with a renamed `.nb`: the
+    /// kernel can be used again as soon as `.nb` is back.
+    pub fn may_come_back(&self) -> bool {
+        self.root.is_dir() || self.renamed_dir().is_some()
+    }
 }
 
 /// Returns the status of all sessions of a project; those that share a kernel have the same.
@@ -175,6 +197,7 @@ fn with_sharers(project: &Project, owners: Vec<SessionStatus>) -> Vec<SessionSta
 fn unreachable_kernels(known: &KnownProject) -> Vec<UnreachableKernel> {
     let unreachable = known.kernels.values().map(|kernel| UnreachableKernel {
         root: known.root.clone(),
+        state_file: known.state_file.clone(),
         kernel: kernel.clone(),
         process: process(kernel),
     });

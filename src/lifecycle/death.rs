@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
+use super::confined;
 use super::server_connection;
 use crate::activity::actor::Actor;
 use crate::activity::labels::{self, cell_with_actor};
@@ -55,6 +56,7 @@ pub fn note_death(project: &Project, key: &str, observed: Session) -> Result<Ses
     if observed.as_remote().is_some() && server_reason.is_none() {
         return Ok(observed);
     }
+    confined::update(project, key, &observed);
     let running = project.present(key, observed.generation).running;
     let job = job_of(project, key, &observed, running.as_ref());
     let reason = match observed.relation() {

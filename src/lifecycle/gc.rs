@@ -3,8 +3,9 @@
 //!
 //! A kernel with variables is not ended here, however long it has been unused: that is done in
 //! [`super::idle`]. A kernel is ended here only if no client has ever used it or can use it again:
-//! one that was never ready, one that was shut down but still runs, and one whose project was
-//! deleted. The connection to a kernel on a server is ended with its notebook; that kernel goes on.
+//! one that was never ready, one that was shut down but still runs, and one whose project's folder was
+//! deleted. Where only `.nb` is missing, it may be back soon. The connection to a kernel on a server is
+//! ended with its notebook; that kernel goes on.
 
 pub(super) mod scratch;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::all_kernels;
+use super::all_kernels::{self, Kernels, UnreachableKernel};
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::open::{stray_note, unknown_kernels};
@@ -25,6 +26,7 @@ use super::start::{LockedSession, end_group};
 use crate::activity::participants::is_of_here;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
+use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, Relation, Status, registry, remove_tree};
 use crate::task;
@@ -95,7 +97,12 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
             cleared.notes.push(format!("{name}: {why}"));
         }
     }
-    for orphan in all_kernels::all_kernels().await.unreachable {
+    let kernels = all_kernels::all_kernels().await;
+    for orphan in &kernels.unreachable {
+        if orphan.may_come_back() {
+            cleared.notes.push(left_note(orphan));
+            continue;
+        }
         let notebook = orphan.kernel.notebook.display();
         cleared.add_process(
             &orphan.process,
@@ -111,7 +118,7 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
         all_kernels::all_kernels().await;
     }
     cleared.remove(
-        &scratch::orphaned(),
+        &scratch::orphaned(&kernels),
         "of sandboxes whose projects are gone",
         "scratch folder",
     );
@@ -120,10 +127,35 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
     if !dry_run {
         connection::remove_empty_folders(&sockets, &ProcessVariables);
     }
-    let links = connection::stale_links(&ProcessVariables);
+    let mut links = connection::stale_links(&ProcessVariables);
+    links.retain(|link| !leads_to_left(link, &kernels));
     cleared.remove(&links, "to them in Jupyter's runtime folder", "link");
     update_spec(&mut cleared);
     cleared
+}
+
+/// Returns whether a link leads to the connection file of a running kernel whose `.nb` is not where it was.
+fn leads_to_left(link: &Path, kernels: &Kernels) -> bool {
+    let target = std::fs::read_link(link).unwrap_or_default();
+    let left = kernels.unreachable.iter().filter(|it| it.may_come_back());
+    let mut dirs = left.filter_map(|it| it.state_file.parent());
+    dirs.any(|dir| target.starts_with(dir))
+}
+
+/// Returns the note about a running kernel whose `.nb` is not where it was.
+fn left_note(kernel: &UnreachableKernel) -> String {
+    let (notebook, pid) = (kernel.kernel.notebook.display(), kernel.process.pid);
+    let dir = kernel.state_file.parent().unwrap_or(&kernel.root);
+    let back = match kernel.renamed_dir() {
+        Some(renamed) if renamed != dir => {
+            format!("to use it again: mv {} {}", quote(&renamed), quote(dir))
+        }
+        _ => "no notebook can use it again".to_owned(),
+    };
+    format!(
+        "the kernel of {notebook} goes on (pid {pid}), but {} does not know it any more; {back}; to end it: kill {pid}",
+        dir.display()
+    )
 }
 
 fn update_spec(cleared: &mut CleanupResult) {

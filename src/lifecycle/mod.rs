@@ -6,6 +6,7 @@ pub mod agent_setup;
 pub mod all_kernels;
 pub mod attach;
 pub mod available;
+mod confined;
 pub mod consent;
 pub mod create;
 pub mod death;

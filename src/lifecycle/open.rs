@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::action_event::journal;
 use super::all_kernels::still_runs;
 use super::attach::{self, RunningKernel};
+use super::confined;
 use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::move_notebook::move_notebook;
@@ -248,6 +249,7 @@ pub async fn ensure_kernel(
         (session, all)
     })?;
     project.remember(&owner, &session, still_runs);
+    confined::remember(project, &key, &session);
     Ok(Opened {
         project: project.clone(),
         before: before.filter(|_| how == OpenOutcome::Started),
@@ -533,6 +535,16 @@ async fn start(
     }
     let last_session = before.as_ref();
     let confinement = confinement_of_new(options.confinement.as_ref(), last_session);
+    let unconfined = match &options.confinement {
+        Some(requested) => requested.is_none(),
+        None => last_session.is_some_and(|it| it.settings.unconfined),
+    };
+    if confinement.is_none()
+        && !unconfined
+        && let Some(left) = confined::check(locked.project, locked.key, notebook, last_session)?
+    {
+        return Err(left.into());
+    }
     let choice = match confinement.container() {
         Some(container) => ChosenKernel {
             spec: container::spec(container),
@@ -583,6 +595,7 @@ async fn start(
                 None => settings.idle_timeout,
             },
             confinement,
+            unconfined,
             other: settings.other,
         },
     };

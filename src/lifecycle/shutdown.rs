@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::action_event::journal;
+use super::confined;
 use super::death::BECAUSE;
 use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
@@ -156,6 +157,7 @@ async fn end(
         format!("its kernel has ended, but that is not written down, and commands will say that it died: {why}")
     });
     let session = locked.session()?.unwrap_or(session);
+    confined::update(project, key, &session);
     let scratch = sandbox::end(&session);
     Ok(Stopped {
         session,

@@ -12,6 +12,7 @@
 pub mod adopt;
 pub mod beneath;
 mod config;
+pub mod confined;
 pub mod counters;
 pub mod cursor;
 pub mod displays;

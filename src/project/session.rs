@@ -188,6 +188,9 @@ pub struct KernelSettings {
     /// The sandbox or container in which it runs.
     #[serde(skip_serializing_if = "Confinement::is_none")]
     pub confinement: Confinement,
+    /// Whether the user has said that it runs in no sandbox and no container.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unconfined: bool,
     /// After how many seconds without use it is ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u64>,

@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::counters::{Counters, Direction};
+use super::heartbeats::Heartbeats;
 use super::target::LiveKernel;
 use crate::kernel::process::Process;
 use crate::route::ClientId;
@@ -19,7 +20,7 @@ use crate::socket::{
 };
 use crate::wire::{Channel, DELIMITER, Rejected, SigningKey, Verified};
 
-/// All sockets to one generation of the kernel: its iopub, and each client's own.
+/// All sockets to one generation of the kernel: its iopub, the heartbeat, and each client's own.
 ///
 /// Dropping it closes them at once.
 pub(super) struct Links {
@@ -27,7 +28,7 @@ pub(super) struct Links {
     incoming: Rc<Incoming>,
     iopub: Dialer,
     sockets: Rc<RefCell<ClientSockets>>,
-    heartbeats: RefCell<HashMap<PeerId, Dialer>>,
+    heartbeat: Rc<HeartbeatSocket>,
     /// How many identities were made for clients without a usable one.
     generated_ids: Cell<u64>,
     is_held: Cell<bool>,
@@ -57,7 +58,7 @@ pub(super) enum LinkEvent<'a> {
     /// A message was too long and was dropped: its channel, the unverified bytes of its parent header, its
     /// length in bytes.
     Oversized(Channel, Bytes, u64),
-    /// The kernel's answer to a client's heartbeat.
+    /// The answer to a peer's heartbeat.
     Heartbeat(&'a PeerId, Message),
     /// The kernel has refused connections for so long that the proxy gives up.
     Unreachable(&'a io::Error),
@@ -90,10 +91,17 @@ struct Iopub {
     refused_since: Cell<Option<Instant>>,
 }
 
-/// Handles the events of one client's heartbeat.
+/// The heartbeats of all peers, and the one socket for them, once it is needed.
+#[derive(Default)]
+struct HeartbeatSocket {
+    beats: RefCell<Heartbeats>,
+    dialer: RefCell<Option<Dialer>>,
+}
+
+/// Handles the events of the heartbeat's socket.
 struct Heartbeat {
     incoming: Rc<Incoming>,
-    peer: PeerId,
+    socket: Weak<HeartbeatSocket>,
 }
 
 /// How long a kernel whose process is unknown may refuse connections before it counts as dead.
@@ -145,7 +153,7 @@ impl Links {
             incoming,
             iopub,
             sockets: Rc::default(),
-            heartbeats: RefCell::default(),
+            heartbeat: Rc::default(),
             generated_ids: Cell::new(0),
             is_held: Cell::new(false),
             id,
@@ -273,23 +281,28 @@ impl Links {
         unsent
     }
 
-    /// Passes on a heartbeat, on a socket of its own for each client.
+    /// Asks the kernel for a sign of life in the name of a peer of the heartbeat.
     pub(super) fn send_heartbeat(&self, peer: &PeerId, frames: Message) {
-        let mut heartbeats = self.heartbeats.borrow_mut();
-        let dialer = heartbeats.entry(peer.clone()).or_insert_with(|| {
+        let now = Instant::now();
+        let socket = &self.heartbeat;
+        if socket.beats.borrow().is_overdue(now) {
+            socket.beats.borrow_mut().lose();
+            socket.dialer.take();
+        }
+        socket.beats.borrow_mut().add(peer, frames);
+        socket.dialer.borrow_mut().get_or_insert_with(|| {
             let handler = Heartbeat {
                 incoming: Rc::clone(&self.incoming),
-                peer: peer.clone(),
+                socket: Rc::downgrade(socket),
             };
-            self.dial(Channel::Heartbeat, Bytes::new(), true, Rc::new(handler))
+            self.dial(Channel::Heartbeat, Bytes::new(), false, Rc::new(handler))
         });
-        // A heartbeat that does not fit counts as missed.
-        let _ = dialer.send(frames);
+        socket.ask();
     }
 
-    /// Closes a client's heartbeat socket.
+    /// Forgets a peer of the heartbeat.
     pub(super) fn stop_heartbeat(&self, peer: &PeerId) {
-        self.heartbeats.borrow_mut().remove(peer);
+        self.heartbeat.beats.borrow_mut().remove(peer);
     }
 
     /// Returns whether iopub messages were read from the socket that are not checked and routed yet.
@@ -454,14 +467,37 @@ impl DialHandler for Iopub {
     }
 }
 
+impl HeartbeatSocket {
+    /// Pings the kernel if that is due.
+    fn ask(&self) {
+        if let Some(dialer) = &*self.dialer.borrow()
+            && let Some(ping) = self.beats.borrow_mut().poll_ping(Instant::now())
+        {
+            let _ = dialer.send(ping);
+        }
+    }
+}
+
 impl DialHandler for Heartbeat {
     fn up(&self) {}
 
-    fn message(&self, message: Message) {
-        (self.incoming.handler)(LinkEvent::Heartbeat(&self.peer, message));
+    fn message(&self, _: Message) {
+        let Some(socket) = self.socket.upgrade() else {
+            return;
+        };
+        let answered = socket.beats.borrow_mut().answer();
+        socket.ask();
+        for (peer, frames) in answered {
+            (self.incoming.handler)(LinkEvent::Heartbeat(&peer, frames));
+        }
     }
 
-    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {}
+    fn down(&self, _: &DisconnectReason, _: Vec<Message>) {
+        if let Some(socket) = self.socket.upgrade() {
+            socket.beats.borrow_mut().lose();
+            socket.ask();
+        }
+    }
 
     fn refused(&self, error: &io::Error) {
         if is_out_of_descriptors(error) {

@@ -30,6 +30,7 @@ mod failure_log;
 mod faults;
 mod front;
 mod front_end;
+mod heartbeats;
 mod journal;
 mod links;
 mod log;

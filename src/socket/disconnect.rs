@@ -31,9 +31,9 @@ pub enum DisconnectReason {
         "its incomplete message was the longest where such messages took more than {0} bytes, and it has not shown yet that it has the key"
     )]
     TooMuchUnauthenticated(usize),
-    /// The peer does not read, and its outbox reached its budget.
+    /// The peer does not read, and its outbox, or those of all subscribers, reached their budget.
     #[error(
-        "it does not read: {unread} messages of {queued_bytes} bytes were queued for it, its budget is used up"
+        "it does not read: {unread} messages of {queued_bytes} bytes were queued for it, the budget is used up"
     )]
     Full {
         /// The bytes that were queued.
@@ -46,6 +46,9 @@ pub enum DisconnectReason {
     /// The most allowed peers are connected.
     #[error("there are {0} peers already")]
     TooManyPeers(usize),
+    /// There were too many connections, and this one was the oldest whose peer has not proven that it knows the key.
+    #[error("there were {0} peers, and it was the oldest that has not shown that it has the key")]
+    Displaced(usize),
     /// The peer's subscriptions exceed their bound.
     #[error("its subscriptions take more than {0} bytes")]
     TooManyTopics(usize),
@@ -87,6 +90,7 @@ impl DisconnectReason {
             | Self::TooMuchUnauthenticated(_)
             | Self::Full { .. }
             | Self::OtherUser(_)
+            | Self::Displaced(_)
             | Self::TooManyTopics(_) => Responsible::Peer,
             Self::Broken(_) | Self::NotAccepted(_) => Responsible::System,
             Self::TooManyPeers(_) | Self::Disconnected(_) => Responsible::ThisProcess,

@@ -65,7 +65,7 @@ pub trait EndpointHandler {
 /// The limits of a kernel's sockets.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointLimits {
-    /// The limits of shell, control, stdin and heartbeat.
+    /// The limits of shell, control and stdin; the heartbeat's messages and queues are shorter.
     pub router: SocketLimits,
     /// The limits of iopub.
     pub iopub: SocketLimits,
@@ -84,6 +84,12 @@ pub struct BindError {
     /// The error of the system.
     pub source: io::Error,
 }
+
+/// The longest ping, the most frames of one that is answered, and how many bytes of answers a peer may leave unread;
+/// further ones are dropped. No peer of the heartbeat proves that it knows the key.
+const HEARTBEAT_BYTES: usize = 4 * 1024;
+const HEARTBEAT_FRAMES: usize = 16;
+const HEARTBEAT_OUTBOX_BYTES: usize = 16 * 1024;
 
 /// The five bound sockets of a kernel's side. Dropping it closes them at once.
 pub struct KernelEndpoint(Rc<Shared>);
@@ -138,9 +144,19 @@ impl KernelEndpoint {
                 source,
             }
         };
+        let heartbeat = SocketLimits {
+            max_message: HEARTBEAT_BYTES,
+            max_unauthenticated_message: HEARTBEAT_BYTES,
+            outbox_bytes: HEARTBEAT_OUTBOX_BYTES,
+            ..limits.router
+        };
         let router = |channel| {
             let endpoint = connection.endpoint(channel);
-            let router = Router::bind(&endpoint, limits.router, handler(channel));
+            let limits = match channel {
+                Channel::Heartbeat => heartbeat,
+                _ => limits.router,
+            };
+            let router = Router::bind(&endpoint, limits, handler(channel));
             router.map_err(bind_error(channel))
         };
         let iopub = Publisher::bind(
@@ -323,7 +339,13 @@ impl Shared {
         }
     }
 
-    fn heartbeat(&self, peer: &PeerId, frames: Message) {
+    fn heartbeat(&self, peer: &PeerId, frames: &[Bytes]) {
+        if frames.len() > HEARTBEAT_FRAMES {
+            return;
+        }
+        // Copied: a waiting frame must not hold a read buffer.
+        let frames = frames.iter().map(|frame| Bytes::copy_from_slice(frame));
+        let frames = frames.collect();
         if let Some(frames) = self.handler.heartbeat(peer, frames) {
             let _ = self.sockets().heartbeat.send(peer, frames);
         }
@@ -354,7 +376,7 @@ impl ServerHandler for SocketHandler {
         };
         match self.channel {
             Channel::Iopub => shared.subscription(peer, &message),
-            Channel::Heartbeat => shared.heartbeat(peer, message),
+            Channel::Heartbeat => shared.heartbeat(peer, &message),
             channel => shared.client_message(channel, peer.bytes(), message),
         }
     }

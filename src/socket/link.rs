@@ -112,6 +112,11 @@ impl Link {
         self.held.set(0);
     }
 
+    /// Returns whether the peer has proven that it knows the key.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.message_time.get().is_none()
+    }
+
     /// Returns how many bytes of an incomplete message are held, of a peer that is not authenticated.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.get()
@@ -205,7 +210,8 @@ impl Link {
         }
     }
 
-    fn poll_cut(&self, cx: &Context<'_>) -> Poll<DisconnectReason> {
+    /// Waits until the connection is to end at once.
+    pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<DisconnectReason> {
         self.outlet.register(cx);
         match self.cut.borrow_mut().take() {
             Some(reason) => Poll::Ready(reason),
@@ -401,7 +407,7 @@ impl Link {
         if let Some(bytes) = connection.poll_transmit()
             && !self.finishing.get()
         {
-            // If the outbox is full, the queued messages are as much a sign of life as a PONG.
+            // If too much is queued, that is as much a sign of life as a PONG.
             let _ = self.push(Item::Raw(bytes));
         }
     }

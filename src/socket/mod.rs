@@ -14,16 +14,17 @@
 //! |---|---|---|
 //! | to a [`Router`]'s peer | [`SocketLimits::outbox_bytes`] | `send` returns the message; the caller decides |
 //! | to a [`Publisher`]'s subscriber | [`SocketLimits::outbox_bytes`] in memory, then [`SpillTo::bytes`] on disk | only that subscriber is cut, and `left` reports it |
+//! | to all subscribers of a [`Publisher`] | 32 times the former, 4 times the latter | the subscriber with the most unread bytes is cut |
 //! | to a [`Dialer`]'s peer | [`SocketLimits::outbox_bytes`] | `send` returns the message; the caller decides |
 //! | from a server's peer | one read buffer and one message of [`SocketLimits::max_message`] | that connection is closed; `left` says why |
 //! | from a [`Dialer`]'s peer | the same | the message is read and dropped, and `oversized` reports it; one over 64 times the limit closes the connection |
 //! | from a [`Dialer`]'s peer, read ahead | [`SocketLimits::read_ahead_bytes`] | messages are read no faster than delivered; the system's buffers fill, then the peer's own queue |
 //! | from a [`Router`]'s peer that is not authenticated yet, and from a [`Publisher`]'s | [`SocketLimits::max_unauthenticated_message`] | the same |
 //! | incomplete messages of all these peers | [`SocketLimits::max_unauthenticated_bytes`] | the peer with the longest one is closed |
-//! | peers of a socket | [`SocketLimits::max_peers`], including those in their handshake | a new one is closed at once; `refused` reports it |
+//! | peers of a socket | [`SocketLimits::max_peers`], including those in their handshake; with [`SocketLimits::spares_descriptors`] at most an eighth of the descriptors | the oldest is closed that is neither authenticated nor subscribed to anything; without one the new one, and `refused` reports it |
 //! | file descriptors | the system's limit; with [`SocketLimits::spares_descriptors`] less by a quarter, 16 at most | a connection is closed at once, or not made; `refused` reports it |
 //! | topics of a subscriber | 1 MiB | only that subscriber is cut |
-//! | answers to PING | 4 KiB | further PINGs go unanswered until the peer reads |
+//! | answers to PING | 4 KiB in one read, 16 KiB in the queue | further PINGs go unanswered until the peer reads |
 //!
 //! An empty outbox accepts one message of any size: a budget limits the queue, not the size of a message.
 //! While a peer's connection is [paused](Router::set_paused), the system's socket buffer fills and the peer

@@ -24,6 +24,10 @@ const BATCH_BYTES: usize = 128 * 1024;
 /// The capacity in messages that an empty queue keeps.
 const QUEUE_KEPT: usize = 1024;
 
+/// The maximum number of bytes of the protocol's own answers that are queued before all is written: a peer that sends
+/// PINGs and reads nothing gets no more.
+const RAW_MAX: usize = 16 * 1024;
+
 /// The memory that a message and a frame take besides their bytes, roughly.
 const MESSAGE_OVERHEAD: usize = 128;
 const FRAME_OVERHEAD: usize = 32;
@@ -48,6 +52,8 @@ pub(super) struct Outbox {
     written: usize,
     /// How many messages are not wholly written, in memory or on disk.
     unread: u64,
+    /// How many bytes of [`Item::Raw`] were queued since the outbox was last empty.
+    raw: usize,
     /// Finds the ends of messages in bytes that are read back from the disk.
     ends: MessageEnds,
 }
@@ -102,6 +108,7 @@ impl Outbox {
             batch: Batch::default(),
             written: 0,
             unread: 0,
+            raw: 0,
             ends: MessageEnds::default(),
         }
     }
@@ -157,6 +164,12 @@ impl Outbox {
             Item::Encoded(bytes) | Item::Raw(bytes) | Item::Spilled(bytes) => (bytes.len(), 0),
         };
         let cost = wire_len + MESSAGE_OVERHEAD + FRAME_OVERHEAD * frames;
+        if matches!(item, Item::Raw(_)) {
+            if self.raw + wire_len > RAW_MAX {
+                return Err(item);
+            }
+            self.raw += wire_len;
+        }
         let is_full = !self.queue.is_empty() && self.cost + cost > self.budget;
         if is_full || self.has_spilled() {
             return self.push_to_disk(item);
@@ -223,6 +236,7 @@ impl Outbox {
         self.written = 0;
         self.cost = 0;
         self.unread = 0;
+        self.raw = 0;
         std::mem::take(&mut self.queue)
             .into_iter()
             .filter_map(|queued| match queued.item {
@@ -299,6 +313,9 @@ impl Outbox {
         if self.queue.is_empty() {
             // The memory for one burst must not be held for ever.
             self.queue.shrink_to(QUEUE_KEPT);
+            if !self.has_spilled() {
+                self.raw = 0;
+            }
         }
     }
 }
@@ -404,6 +421,21 @@ mod tests {
             writer.bytes_written.clear();
             writer.step = usize::MAX;
             assert!(!write(&mut outbox, &mut writer) || writer.bytes_written.len() == whole);
+        }
+    }
+
+    #[test]
+    fn answers_of_the_protocol_are_bounded_until_all_is_written() {
+        let mut outbox = Outbox::new(1 << 20);
+        let pong = || Item::Raw(Bytes::from_static(b"\x04\x05\x04PONG"));
+        for _ in 0..2 {
+            push(&mut outbox, 0..1);
+            let queued = (0..100_000).take_while(|_| outbox.push(pong()).is_ok());
+            assert_eq!(queued.count(), RAW_MAX / 7);
+            // Messages are queued all the same.
+            push(&mut outbox, 1..2);
+            let mut writer = writer(1000);
+            while !write(&mut outbox, &mut writer) {}
         }
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::disconnect::DisconnectReason;
 use super::outbox::Item;
-use super::server::Server;
+use super::server::{PeerSlot, Server};
 use super::{Message, PeerId, ServerHandler, SocketLimits, SpillTo};
 use crate::wire::Endpoint;
 use crate::zmtp::{Encoder, Role};
@@ -25,7 +25,16 @@ pub struct Publisher {
     encoder: RefCell<Encoder>,
     /// How many messages were sent to all subscribers.
     sent: Cell<u64>,
+    /// How many bytes one subscriber may leave unread in memory.
+    outbox_bytes: usize,
+    /// How many bytes all subscribers together may leave unread on disk.
+    spill_bytes: u64,
 }
+
+/// All subscribers together may leave as much unread as so many of them may in memory, and as so many may on disk:
+/// no subscriber proves that it knows the key.
+const UNREAD_IN_MEMORY: usize = 32;
+const UNREAD_ON_DISK: u64 = 4;
 
 impl Publisher {
     /// Binds, listens and serves. Messages beyond a subscriber's budget wait on disk, if that is allowed.
@@ -41,11 +50,14 @@ impl Publisher {
         spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
+        let spill_bytes = spill.as_ref().map_or(0, |to| to.bytes);
         let server = Server::bind(Role::Xpub, endpoint, limits, spill, handler)?;
         Ok(Self {
             server,
             encoder: RefCell::default(),
             sent: Cell::new(0),
+            outbox_bytes: limits.outbox_bytes,
+            spill_bytes: spill_bytes.saturating_mul(UNREAD_ON_DISK),
         })
     }
 
@@ -57,7 +69,8 @@ impl Publisher {
     /// Queues a message for every subscriber with a topic that is a prefix of the first frame.
     ///
     /// Never waits. A subscriber whose budget is used up, also on disk, is cut without an effect on other
-    /// subscribers. Returns for how many subscribers the message was queued.
+    /// subscribers; so is the one with the most unread bytes if all together have left too much unread. Returns for
+    /// how many subscribers the message was queued.
     pub fn send(&self, message: &Message) -> usize {
         let Some(first) = message.first() else {
             return 0;
@@ -65,7 +78,9 @@ impl Publisher {
         self.sent.set(self.sent.get() + 1);
         let mut shared = None;
         let mut count = 0;
+        let mut is_behind = false;
         self.server.each(|slot| {
+            is_behind |= slot.link.outbox().cost() > self.outbox_bytes / UNREAD_IN_MEMORY;
             if !slot.topics.borrow().matches(first) {
                 return;
             }
@@ -85,16 +100,12 @@ impl Publisher {
                         slot.first_message.set(Some(self.sent.get()));
                     }
                 }
-                Err(_) => {
-                    let unread = slot.link.outbox().unread() + 1;
-                    slot.link.cut(DisconnectReason::Full {
-                        queued_bytes: slot.link.outbox().cost(),
-                        unread,
-                        first_unread: (self.sent.get() + 1).saturating_sub(unread),
-                    });
-                }
+                Err(_) => self.cut(slot, 1),
             }
         });
+        if is_behind {
+            self.limit_unread();
+        }
         count
     }
 
@@ -104,6 +115,39 @@ impl Publisher {
             for message in messages {
                 let _ = slot.link.push(Item::Own(message));
             }
+            self.limit_unread();
+        }
+    }
+
+    /// Cuts a subscriber that has not read its messages, and for which `more` were not queued.
+    fn cut(&self, slot: &PeerSlot, more: u64) {
+        let unread = slot.link.outbox().unread() + more;
+        slot.link.cut(DisconnectReason::Full {
+            queued_bytes: slot.link.outbox().cost(),
+            unread,
+            first_unread: (self.sent.get() + 1).saturating_sub(unread),
+        });
+    }
+
+    /// Cuts the subscriber with the most unread bytes if those of all are too many.
+    fn limit_unread(&self) {
+        let (mut in_memory, mut on_disk) = (0_usize, 0_u64);
+        let mut most = (0, None);
+        self.server.each_peer(|peer, slot| {
+            let (bytes, spilled) = (slot.link.outbox().cost(), slot.link.outbox().spilled());
+            // Beyond the budget there is at most one message, which all subscribers share.
+            in_memory += self.outbox_bytes.min(bytes);
+            on_disk += spilled;
+            if bytes > most.0 {
+                most = (bytes, Some(peer.clone()));
+            }
+        });
+        let memory_max = self.outbox_bytes.saturating_mul(UNREAD_IN_MEMORY);
+        if in_memory <= memory_max && on_disk <= self.spill_bytes {
+            return;
+        }
+        if let Some(slot) = most.1.and_then(|peer| self.server.slot(&peer)) {
+            self.cut(&slot, 0);
         }
     }
 

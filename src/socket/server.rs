@@ -2,7 +2,7 @@
 //! moves the queue of a reconnecting peer to its new connection.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use super::outbox::{Item, Outbox};
 use super::peer_user;
 use super::signal::Signal;
 use super::spill::SpillTo;
-use super::stream::{Accepted, Addresses, Listener, Reader, Writer};
+use super::stream::{self, Accepted, Addresses, Listener, Reader, Writer};
 use super::topics::{TOPICS_BYTES_MAX, TooManyTopics, Topics};
 use super::{PeerId, PeerInfo, ServerHandler, SocketLimits, connection_number, is_announceable};
 use crate::wire::Endpoint;
@@ -45,13 +45,15 @@ pub(super) struct Shared {
     listener: RefCell<Option<Listener>>,
     listener_closed: Signal,
     slots: RefCell<HashMap<PeerId, Rc<PeerSlot>>>,
+    /// All connections by their number, including those in their handshake.
+    connections: RefCell<BTreeMap<u64, Rc<PeerSlot>>>,
     /// Whether the owner closes or has dropped the server: no handler is called any more.
     silent: Cell<bool>,
     /// Ends the handshakes in progress.
     stopped: Notify,
 }
 
-/// A connected peer: its link and its subscriptions.
+/// A connection to a peer: its link and its subscriptions.
 pub(super) struct PeerSlot {
     pub(super) link: Link,
     pub(super) topics: RefCell<Topics>,
@@ -61,6 +63,12 @@ pub(super) struct PeerSlot {
 }
 
 impl PeerSlot {
+    /// Returns whether the connection gives way to a new one where there are too many: nothing shows that its peer
+    /// knows the key, or wants to read.
+    fn gives_way(&self) -> bool {
+        self.link.is_open() && !self.link.is_authenticated() && self.topics.borrow().is_empty()
+    }
+
     /// Returns whether the peer's process has read all messages that were ever queued for it, except the last
     /// `messages`.
     ///
@@ -79,6 +87,12 @@ impl Server {
         spill: Option<SpillTo>,
         handler: Rc<dyn ServerHandler>,
     ) -> io::Result<Self> {
+        let limits = SocketLimits {
+            max_peers: limits
+                .max_peers
+                .min(stream::places(limits.spares_descriptors)),
+            ..limits
+        };
         let listener = Listener::bind(endpoint)?;
         let endpoint = listener.endpoint()?;
         let shared = Rc::new(Shared {
@@ -89,6 +103,7 @@ impl Server {
             listener: RefCell::new(Some(listener)),
             listener_closed: Signal::default(),
             slots: RefCell::default(),
+            connections: RefCell::default(),
             silent: Cell::new(false),
             stopped: Notify::new(),
         });
@@ -191,10 +206,19 @@ async fn accept(shared: Rc<Shared>) {
             Some(Ok(Accepted::Peer(reader, writer, addresses))) => {
                 // Connections that have ended do not count.
                 while connections.try_join_next().is_some() {}
-                if connections.len() >= shared.limits.max_peers {
+                let is_full = connections.len() >= shared.limits.max_peers;
+                if is_full && !shared.displace_oldest() {
                     shared.refused(&DisconnectReason::TooManyPeers(shared.limits.max_peers));
                 } else {
-                    connections.spawn_local(serve(Rc::clone(&shared), reader, writer, addresses));
+                    let number = connection_number();
+                    let slot = shared.open(number, addresses);
+                    connections.spawn_local(serve(
+                        Rc::clone(&shared),
+                        number,
+                        slot,
+                        reader,
+                        writer,
+                    ));
                 }
             }
         }
@@ -204,13 +228,16 @@ async fn accept(shared: Rc<Shared>) {
 
 async fn serve(
     shared: Rc<Shared>,
+    number: u64,
+    slot: Rc<PeerSlot>,
     mut reader: Reader,
     mut writer: Writer,
-    addresses: Option<Addresses>,
 ) {
     let (role, limits) = (shared.role, shared.limits);
+    let _listed = Listed(&shared, number);
     let handshake = tokio::select! {
         handshake = link::handshake(role, Bytes::new(), limits, &mut reader, &mut writer) => handshake,
+        reason = poll_fn(|cx| slot.link.poll_cut(cx)) => Err(reason),
         () = shared.stopped.notified() => return,
     };
     let (connection, peer) = match handshake {
@@ -218,7 +245,7 @@ async fn serve(
         Ok(handshake) => handshake,
         Err(reason) => return shared.refused(&reason),
     };
-    let occupied = shared.join(&peer, addresses);
+    let occupied = shared.join(&peer, number, slot);
     let OccupiedSlot { id, slot, .. } = &occupied;
     let reason = {
         let (shared, id, slot) = (Rc::clone(&shared), id.clone(), Rc::clone(slot));
@@ -232,6 +259,15 @@ async fn serve(
     };
     if occupied.release() && !shared.silent.get() {
         shared.handler.left(id, &reason);
+    }
+}
+
+/// An entry of [`Shared::connections`]; removed on drop.
+struct Listed<'a>(&'a Shared, u64);
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.0.connections.borrow_mut().remove(&self.1);
     }
 }
 
@@ -288,10 +324,37 @@ impl Shared {
         }
     }
 
+    /// Lists a new connection.
+    fn open(&self, number: u64, addresses: Option<Addresses>) -> Rc<PeerSlot> {
+        let slot = Rc::new(PeerSlot {
+            link: Link::unauthenticated(self.outbox(), &self.limits),
+            topics: RefCell::default(),
+            first_message: Cell::new(None),
+            addresses,
+        });
+        let mut connections = self.connections.borrow_mut();
+        connections.insert(number, Rc::clone(&slot));
+        slot
+    }
+
+    /// Closes the oldest connection that gives way to a new one; returns whether there is one.
+    ///
+    /// A client shows that it knows the key at once. So peers that only stay connected do not keep clients out.
+    fn displace_oldest(&self) -> bool {
+        let connections = self.connections.borrow();
+        let oldest = connections.values().find(|slot| slot.gives_way());
+        if let Some(oldest) = oldest {
+            oldest
+                .link
+                .cut(DisconnectReason::Displaced(self.limits.max_peers));
+        }
+        oldest.is_some()
+    }
+
     /// Adds a peer; a connection with the same identity hands its queue over.
-    fn join(&self, peer: &Peer, addresses: Option<Addresses>) -> OccupiedSlot<'_> {
+    fn join(&self, peer: &Peer, number: u64, slot: Rc<PeerSlot>) -> OccupiedSlot<'_> {
         let info = PeerInfo {
-            connection: connection_number(),
+            connection: number,
             identity: peer.identity.clone(),
             socket_type: peer.socket_type.clone(),
         };
@@ -300,12 +363,6 @@ impl Shared {
         } else {
             PeerId::generated(info.connection)
         };
-        let slot = Rc::new(PeerSlot {
-            link: Link::unauthenticated(self.outbox(), &self.limits),
-            topics: RefCell::default(),
-            first_message: Cell::new(None),
-            addresses,
-        });
         let previous = self.slots.borrow_mut().insert(id.clone(), Rc::clone(&slot));
         if let Some(previous) = previous {
             let was_open = previous.link.is_open();

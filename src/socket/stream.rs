@@ -148,6 +148,16 @@ fn check_descriptor(descriptor: &impl AsRawFd, spares_descriptors: bool) -> io::
     Ok(())
 }
 
+/// Returns how many connections one bound socket may have: where descriptors are to be spared, an eighth of those that
+/// the system allows, so that all five ports of a kernel leave some for the sockets to the kernel.
+pub(super) fn places(spares_descriptors: bool) -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.filter(|_| spares_descriptors);
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit / 8).map_or(usize::MAX, |places| places.max(8))
+    })
+}
+
 /// The maximum number of descriptors to spare.
 const SPARED_MAX: u64 = 16;
 

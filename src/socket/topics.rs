@@ -46,6 +46,11 @@ impl Topics {
         was_present
     }
 
+    /// Returns whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+    }
+
     /// Returns whether one of the topics is a prefix of `frame`.
     ///
     /// The greatest topic that is not greater than `frame` is either such a prefix, or every topic that is a

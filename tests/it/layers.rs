@@ -390,9 +390,10 @@ fn no_test_file_is_forgotten() {
 
 /// The files that open, make, rename or remove files in a project's folder, and what they may call there
 /// without [`nb::project::beneath`], since these calls touch other files.
-const ELSEWHERE: [(&str, &[&str]); 17] = [
+const ELSEWHERE: [(&str, &[&str]); 18] = [
     // Opening itself; folders of the user's state folder.
     ("project/beneath.rs", &["std::fs::"]),
+    ("project/confined.rs", &["std::fs::"]),
     ("project/identity.rs", &["std::fs::"]),
     ("project/registry.rs", &["std::fs::"]),
     ("project/sandbox_folders.rs", &["std::fs::"]),

@@ -17,6 +17,11 @@ use crate::python;
 ///
 /// It is directly under `/tmp`, since the path of a Unix socket has 108 bytes at most.
 pub fn folder() -> tempfile::TempDir {
+    folder_in(Path::new(PARENTS[0]))
+}
+
+/// Makes a temporary folder of this run in one of [`PARENTS`].
+pub fn folder_in(parent: &Path) -> tempfile::TempDir {
     static END: OnceLock<ChildStdin> = OnceLock::new();
     END.get_or_init(|| {
         remove_earlier_runs();
@@ -37,13 +42,20 @@ pub fn folder() -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{PREFIX}{}-", std::process::id()))
         .rand_bytes(4)
-        .tempdir_in(PARENT)
+        .tempdir_in(parent)
         .expect("make a folder for the test")
 }
 
-/// Returns the beginning of the paths of all folders of a run.
+/// Returns what the paths of all folders of a run contain, and those of no other run.
 pub fn folders_of(run: u32) -> PathBuf {
-    Path::new(PARENT).join(format!("{PREFIX}{run}-"))
+    Path::new(PARENTS[0]).join(format!("{PREFIX}{run}-"))
+}
+
+fn entries() -> impl Iterator<Item = std::fs::DirEntry> {
+    PARENTS.iter().flat_map(|parent| {
+        let entries = std::fs::read_dir(parent).expect("read the folder of temporary files");
+        entries.flatten()
+    })
 }
 
 /// Returns the processes whose environment, command line or working directory names a folder of a run.
@@ -70,9 +82,7 @@ pub fn processes_of(run: u32) -> Vec<u32> {
 
 /// Removes the folders and the sockets of runs that have ended, and prints what it removes.
 fn remove_earlier_runs() {
-    let entries = std::fs::read_dir(PARENT).expect("read the folder of temporary files");
-    let ended: Vec<_> = entries
-        .flatten()
+    let ended: Vec<_> = entries()
         .filter(|entry| run_of(&entry.file_name()).is_some_and(|run| !is_running(run)))
         .map(|entry| entry.path())
         .collect();
@@ -118,7 +128,8 @@ fn is_running(run: u32) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with("it-"))
 }
 
-const PARENT: &str = "/tmp";
+/// Where the folders are. The path of the second one ends with that of the first.
+const PARENTS: [&str; 2] = ["/tmp", "/var/tmp"];
 const PREFIX: &str = "nb-it-";
 
 #[cfg(test)]
@@ -204,8 +215,7 @@ mod tests {
         assert!(printed.contains(&*folders.to_string_lossy()), "{printed}");
         assert!(printed.contains("sockets of kernels"), "{printed}");
         assert!(!sockets.iter().any(|socket| Path::new(socket).exists()));
-        let left = std::fs::read_dir(PARENT).expect("read it").flatten();
-        let left: Vec<_> = left
+        let left: Vec<_> = entries()
             .filter(|entry| run_of(&entry.file_name()) == Some(run.id()))
             .collect();
         assert!(left.is_empty(), "{left:?}");

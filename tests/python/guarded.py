@@ -33,6 +33,7 @@ def main():
         client.get_ready()
         addresses(child, path)
         strangers(child, path, client)
+        heartbeats(child, path, client)
         long_messages(path, client)
         across_channels(path, client)
         another_user(path, client)
@@ -96,6 +97,34 @@ def strangers(child, path, client):
         assert to_kernel(child) == before, "strangers opened sockets to the kernel"
         assert joined(child)["clients"] == clients, "strangers are listed as clients"
     say("60 strangers got nothing")
+
+
+def heartbeats(child, path, client):
+    """Peers of the heartbeat prove nothing: all share one socket to the kernel, and their pings are short."""
+    before = to_kernel(child)
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(greeted(path, "hb", b"DEALER")) for _ in range(60)]
+        for stranger in strangers:
+            stranger.sendall(b"\1\0\0\4ping")
+        for stranger in strangers:
+            received = b""
+            while not received.endswith(b"\1\0\0\4ping"):
+                received += (got := stranger.recv(4096))
+                assert got, f"no answer: {received}"
+        opened = to_kernel(child) - before
+        assert opened <= 1, f"60 peers of the heartbeat opened {opened} sockets to the kernel"
+    with greeted(path, "hb", b"DEALER") as stranger:
+        stranger.sendall(b"\2" + (100_000).to_bytes(8, "big") + b"x" * 1000)
+        assert closes(stranger), "a ping may have 100 kB"
+    memory = psutil.Process(child.pid).memory_info().rss
+    with greeted(path, "hb", b"DEALER") as stranger:
+        # It reads nothing.
+        for _ in range(8000):
+            stranger.sendall(b"\1\0\2" + (4000).to_bytes(8, "big") + b"x" * 4000)
+        grown = psutil.Process(child.pid).memory_info().rss - memory
+        assert grown < 16 * MEGABYTE, f"grown by {grown / MEGABYTE:.0f} MB"
+    assert client.run("print(2)") == "2\n"
+    say("60 peers of the heartbeat share a socket to the kernel")
 
 
 def refused(child):

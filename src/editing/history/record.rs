@@ -462,6 +462,9 @@ impl<'a> Recording<'a> {
     fn write(&mut self, mut content: LedgerContent) -> io::Result<()> {
         content.file = self.file();
         let content = self.content.insert(content);
+        self.notebook
+            .project
+            .update_confined(&self.notebook.key, &content.cells);
         match &self.ledger {
             Some(ledger) => ledger.write(content),
             None => Ok(()),

@@ -129,7 +129,7 @@ pub(super) fn arguments(
     let home = view.inner_home();
     let temporary = view.temporary();
     // On disk: in memory it would not count towards any limit.
-    arguments.mount("--bind", &temporary, Path::new("/tmp"), opener)?;
+    arguments.mount("--bind", &temporary, view.inner_temporary(), opener)?;
     for path in &view.programs {
         // Mounted at the given path, which may lead through links, and at the real one.
         let Ok(real) = path.canonicalize() else {

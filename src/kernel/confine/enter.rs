@@ -218,9 +218,8 @@ fn bystander(folder: Option<OsString>) -> ExitCode {
 
 fn by_bubblewrap(orders: &Orders, outcome: &mut File) -> io::Result<ExitCode> {
     let view = &orders.start.view;
-    // Inside, temporary files are in /tmp, because paths of sockets must be short.
     let own = (&*orders.command.set, &*orders.command.own);
-    let variables = view::variables(std::env::vars_os(), own, view, Path::new("/tmp"));
+    let variables = view::variables(std::env::vars_os(), own, view, view.inner_temporary());
     let outside = ProbeTargets::make(&orders.outside())?;
     let program = bubblewrap::program();
     let program = program.ok_or_else(|| io::Error::other("bwrap is gone from PATH"))?;
@@ -346,7 +345,7 @@ fn inside() -> ExitCode {
     }
     let become_kernel = || -> io::Result<io::Error> {
         use std::os::fd::AsFd;
-        let mut command = kernel(&task.orders, task.variables, Path::new("/tmp"))?;
+        let mut command = kernel(&task.orders, task.variables, view.inner_temporary())?;
         let log = io::stderr().as_fd().try_clone_to_owned()?;
         Ok(command.stdout(log).exec())
     };

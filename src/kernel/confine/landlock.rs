@@ -65,7 +65,7 @@ pub(super) fn apply_inside(view: &FilesystemView, program: &Path) -> Result<Stri
     }
     let own = view.own_folders();
     let writable = own.iter().chain(&view.allow_write).map(PathBuf::as_path);
-    for path in writable.chain([Path::new("/tmp"), Path::new("/dev")]) {
+    for path in writable.chain([view.inner_temporary(), Path::new("/dev")]) {
         rules = allow(rules, path, all())?;
     }
     restrict(rules)

@@ -19,6 +19,7 @@ use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
 use super::view::FilesystemView;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
+use crate::kernel::shell::quote;
 use crate::project::{Mechanism, Missing, Sandbox, SandboxCheck, remove_tree};
 
 /// Why a kernel was not started in a sandbox or a container.
@@ -70,6 +71,16 @@ pub enum SandboxError {
         /// The commands that end it and start another.
         fix: String,
     },
+    /// The kernel would run outside the sandbox in which the notebook's cells ran until now.
+    #[error("the kernel of {} was not started outside a sandbox: {why}", notebook.display())]
+    Left {
+        /// The notebook.
+        notebook: PathBuf,
+        /// The reason.
+        why: String,
+        /// Whether it is a container.
+        is_container: bool,
+    },
     /// This system has no sandboxes.
     #[error("--sandbox needs Linux")]
     NotLinux,
@@ -114,6 +125,22 @@ impl SandboxError {
             Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
             Self::Folder { fix, .. } | Self::Runs { fix, .. } | Self::Container { fix, .. } => {
                 vec![fix.clone()]
+            }
+            Self::Left {
+                notebook,
+                is_container,
+                ..
+            } => {
+                let notebook = quote(notebook);
+                let option = if *is_container {
+                    "--container IMAGE"
+                } else {
+                    "--sandbox"
+                };
+                vec![
+                    format!("to start it in one, too: nb open {notebook} {option}"),
+                    format!("to start it outside: nb open {notebook} --no-sandbox"),
+                ]
             }
             Self::Tcp => vec!["leave --transport tcp out".to_owned()],
             Self::NotLinux | Self::Folders(_) => Vec::new(),

@@ -58,6 +58,21 @@ impl FilesystemView {
         self.scratch.join("tmp")
     }
 
+    /// Returns the path under which the folder of its temporary files is mounted in separate namespaces: `/tmp`, for
+    /// paths of sockets must be short.
+    ///
+    /// Landlock's rule for a folder applies to everything below, also to another mount. It is the only protection of
+    /// named pipes, which can be written in a read-only mount. So a folder that may only be read is never below it.
+    pub fn inner_temporary(&self) -> &'static Path {
+        let tmp = Path::new("/tmp");
+        let read = std::iter::once(&self.workspace).chain(&self.programs);
+        let mut read = read.chain(&self.allow_read).chain(&self.protected);
+        match read.any(|folder| folder.starts_with(tmp)) {
+            true => Path::new("/run/tmp"),
+            false => tmp,
+        }
+    }
+
     /// Returns the `.nb` folders, whose keys and journals no kernel must see.
     pub fn hidden(&self) -> impl Iterator<Item = &Path> {
         let others = self.others.iter().map(PathBuf::as_path);
@@ -263,6 +278,25 @@ pub(super) mod tests {
             assert!(!view.may_read(Path::new(path)), "{path}");
         }
         assert!(!view.writes_workspace());
+    }
+
+    #[test]
+    fn what_may_only_be_read_is_never_below_the_folder_of_temporary_files() {
+        assert_eq!(view().inner_temporary(), Path::new("/tmp"));
+        let folders = |change: fn(&mut FilesystemView)| {
+            let mut view = view();
+            change(&mut view);
+            view.inner_temporary()
+        };
+        for changed in [
+            folders(|it| it.workspace = "/tmp/w".into()),
+            folders(|it| it.programs.push("/tmp/env".into())),
+            folders(|it| it.allow_read.push("/tmp/data".into())),
+        ] {
+            assert_eq!(changed, Path::new("/run/tmp"));
+        }
+        let allow_write = |it: &mut FilesystemView| it.allow_write.push("/tmp/out".into());
+        assert_eq!(folders(allow_write), Path::new("/tmp"));
     }
 
     #[test]

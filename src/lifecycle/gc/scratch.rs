@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::lifecycle::all_kernels::Kernels;
 use crate::project::scratch;
 use crate::project::{Project, Session, Status};
 
@@ -15,12 +16,24 @@ pub(super) fn listed(project: &Project) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the scratch folders of projects that were removed.
-pub(super) fn orphaned() -> Vec<PathBuf> {
+/// Returns the scratch folders of projects that were removed. A project that was moved, or whose `.nb` was renamed, may
+/// have a kernel that uses its folder.
+pub(super) fn orphaned(kernels: &Kernels) -> Vec<PathBuf> {
+    let sessions = kernels.sessions.iter().map(|(_, status)| &status.session);
+    let needed: Vec<_> = sessions
+        .filter(|it| needs(it))
+        .filter_map(|it| it.settings.confinement.sandbox())
+        .collect();
+    let runs = |owner: &scratch::Owner| {
+        let mut running = kernels.unreachable.iter();
+        running.any(|it| it.state_file == owner.state_file && it.may_come_back())
+    };
     let mut all = scratch::listed();
     all.retain(|path| {
         let owner = scratch::owner(path);
-        owner.is_some_and(|it| !it.state_file.exists()) && !scratch::is_kept(path)
+        owner.is_some_and(|it| !it.state_file.exists() && !runs(&it))
+            && !needed.iter().any(|it| it.scratch == *path)
+            && !scratch::is_kept(path)
     });
     all
 }

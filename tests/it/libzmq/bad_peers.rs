@@ -178,7 +178,8 @@ fn there_are_at_most_as_many_peers_as_allowed() {
         for name in ["a", "b"] {
             zmq.connect(name, "DEALER", router.local_endpoint(), json!({}))
                 .await;
-            events.joined().await;
+            let (peer, _) = events.joined().await;
+            router.authenticate(&peer);
         }
         zmq.connect("c", "DEALER", router.local_endpoint(), json!({}))
             .await;
@@ -204,6 +205,85 @@ fn there_are_at_most_as_many_peers_as_allowed() {
             }
         }
         assert!(left);
+    });
+}
+
+#[test]
+fn a_peer_that_proves_nothing_gives_way_to_a_new_one() {
+    run(async {
+        let limits = SocketLimits {
+            max_peers: 3,
+            ..SocketLimits::default()
+        };
+        let (router, mut events) = router(limits);
+        let at = router.local_endpoint();
+        let known = raw(at, &greeting_of("DEALER", "known")).await;
+        let (peer, _) = events.joined().await;
+        router.authenticate(&peer);
+        let mut unproven = std::collections::VecDeque::new();
+        unproven.push_back(raw(at, b"").await);
+        for name in ["a", "b", "c", "d"] {
+            unproven.push_back(raw(at, &greeting_of("DEALER", name)).await);
+            // The first has no name yet.
+            while unproven.len() > 2 {
+                let (why, left) = match events.next().await {
+                    Event::Refused(why) => (why, None),
+                    Event::DisconnectReason(peer, why) => (why, Some(peer)),
+                    Event::Joined(..) => continue,
+                    other => panic!("{other:?}"),
+                };
+                assert!(why.contains("it was the oldest"), "{why}");
+                assert_ne!(left, Some(peer.clone()));
+                is_closed(unproven.pop_front().expect("there is one")).await;
+            }
+        }
+        router
+            .send(&peer, message(&[b"still here"]))
+            .expect("it is connected");
+        drop(known);
+
+        let (publisher, mut events) = publisher(limits);
+        let at = publisher.local_endpoint();
+        let subscriber = [&greeting("SUB"), &b"\x00\x01\x01"[..]].concat();
+        let first = raw(at, &subscriber).await;
+        events.joined().await;
+        events.message().await;
+        let idle = raw(at, &greeting("SUB")).await;
+        events.joined().await;
+        let _second = raw(at, &subscriber).await;
+        events.joined().await;
+        events.message().await;
+        let _third = raw(at, &subscriber).await;
+        is_closed(idle).await;
+        while !matches!(events.next().await, Event::Message(..)) {}
+        // Nobody gives way now.
+        is_closed(raw(at, &subscriber).await).await;
+        assert_eq!(publisher.send(&message(&[b"on"])), 3);
+        drop(first);
+    });
+}
+
+#[test]
+fn a_peer_that_sends_pings_and_reads_nothing_gets_few_answers() {
+    run(async {
+        let folder = tempfile::tempdir().expect("make a folder");
+        let (forwarder, mut events) = Forwarder::new();
+        let at = unix_endpoint(&folder);
+        let router = Router::bind(&at, SocketLimits::default(), forwarder).expect("bind");
+        let path = folder.path().join("socket");
+        let mut peer = tokio::net::UnixStream::connect(path)
+            .await
+            .expect("connect");
+        let greeting = greeting_of("DEALER", "pinging");
+        peer.write_all(&greeting).await.expect("write");
+        let (id, _) = events.joined().await;
+        // The system's buffers hold some hundred kilobytes of answers.
+        let pings = b"\x04\x0b\x04PING\x00\x00here".repeat(1 << 20);
+        peer.write_all(&pings).await.expect("write");
+        peer.write_all(b"\x00\x03end").await.expect("write");
+        assert_eq!(events.message().await.1, message(&[b"end"]));
+        let queued = router.queued_bytes(&id);
+        assert!(queued < 256 << 10, "{queued} bytes");
     });
 }
 

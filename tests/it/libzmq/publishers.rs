@@ -173,6 +173,29 @@ fn what_a_stalled_subscriber_has_not_read_waits_on_disk_and_comes_in_order() {
 }
 
 #[test]
+fn what_all_subscribers_have_not_read_has_a_bound_too() {
+    run(async {
+        // One subscriber may have 8 MiB on disk, all together four times as much.
+        let (publisher, mut events) = spilling_publisher(8 << 20);
+        let mut subscribers = Vec::new();
+        for _ in 0..8 {
+            subscribers.push(behind(&publisher, &mut events, 0).await);
+        }
+        let part = Bytes::from(vec![5; 100_000]);
+        let mut most = 0;
+        while publisher.send(&vec![part.clone()]) == 8 {
+            tokio::task::yield_now().await;
+            let backlogs = publisher.backlogs();
+            most = backlogs.iter().map(|it| it.spilled_bytes).sum();
+            assert!(most < 40 << 20, "it has no bound");
+        }
+        assert!(most > 24 << 20, "cut after {most} bytes");
+        let (_, why) = events.left().await;
+        assert!(why.contains("does not read"), "{why}");
+    });
+}
+
+#[test]
 fn what_is_on_disk_has_a_bound_too() {
     run(async {
         let (publisher, mut events) = spilling_publisher(8 << 20);

@@ -221,6 +221,42 @@ fn a_kernel_goes_on_where_its_project_was_renamed() {
 }
 
 #[test]
+fn a_kernel_goes_on_where_its_private_folder_was_renamed_or_deleted() {
+    let world = World::new();
+    let folder = world.project().canonicalize().expect("it is there");
+    let [project, other] = ["p", "other"].map(|name| folder.join(name));
+    for folder in [&project, &other] {
+        std::fs::create_dir(folder).expect("make a folder");
+    }
+    let nb_in =
+        |folder: &Path, words: &[&str]| output_of(world.nb().args(words).current_dir(folder));
+    let opened = output_of(opening(&world, "t.ipynb").current_dir(&project));
+    let pid = pid(&opened.ended(0).json()).to_string();
+    nb_in(&project, &["run", "v = 7"]).ended(0);
+    let is_left = |words: &[&str]| {
+        let cleared = nb_in(&other, words).ended(0).with(&format!("kill {pid}"));
+        // Its files stay, too. Other tests may leave sockets.
+        assert!(!cleared.stdout.contains("link"), "{cleared:?}");
+        cleared
+    };
+    let (dir, renamed) = (project.join(".nb"), project.join(".nb~"));
+    // For a moment, as a backup or a synchronisation does, or another user of a shared folder.
+    std::fs::rename(&dir, &renamed).expect("rename it");
+    is_left(&["gc"]).with(&format!("mv {} {}", renamed.display(), dir.display()));
+    is_left(&["gc", "--all"]);
+    std::fs::rename(&renamed, &dir).expect("rename it back");
+    nb_in(&project, &["run", "v"]).ended(0).with("7");
+
+    std::fs::remove_dir_all(&dir).expect("delete it");
+    is_left(&["gc"]).with("no notebook can use it again");
+    std::fs::remove_dir_all(&project).expect("delete the project");
+    nb_in(&other, &["gc"])
+        .ended(0)
+        .with("ended the kernel of")
+        .with("whose project is gone");
+}
+
+#[test]
 fn a_notebook_that_was_moved_elsewhere_is_not_to_be_made_anew() {
     let world = notebook(&["1"]);
     nb(&world, ["run", "mine = 41"]).ended(0);

@@ -4,9 +4,10 @@
 //! Each attempt to get out has a name in `tests/python/escapes.py`. Its targets are set up here and exist:
 //! listening sockets, readable files, running processes.
 
+use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,7 +34,8 @@ fn python() -> &'static Path {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         let user = rustix::process::geteuid().as_raw();
-        let home = PathBuf::from(format!("/tmp/nb-tests-python-{user}-{mark:016x}"));
+        // Not below /tmp, which would be another place for the sandbox's own temporary files.
+        let home = PathBuf::from(format!("/var/tmp/nb-tests-python-{user}-{mark:016x}"));
         let lock = std::fs::File::create(home.with_extension("lock")).expect("make the lock");
         lock.lock().expect("lock what is being made");
         if !home.join("complete").exists() {
@@ -52,31 +54,50 @@ fn python() -> &'static Path {
     })
 }
 
+/// Where a user's project is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Below /tmp.
+    Temporary,
+    /// In the user's home, which is not below /tmp.
+    Home,
+    /// A file system of its own, which only root can make.
+    Mount,
+}
+
 /// A user's home and project, and an `nb` that this user may run.
 struct Person {
     root: tempfile::TempDir,
     uid: u32,
+    place: Place,
 }
 
 impl Person {
     /// Returns the user who runs the tests.
     fn own() -> Self {
-        Self::new(rustix::process::geteuid().as_raw())
+        Self::new(rustix::process::geteuid().as_raw(), Place::Temporary)
     }
 
     /// Returns an ordinary user: the one who runs the tests, unless that is root.
     fn ordinary() -> Self {
+        Self::new(Self::ordinary_id(), Place::Temporary)
+    }
+
+    fn ordinary_id() -> u32 {
         match rustix::process::geteuid().as_raw() {
-            0 => Self::new(ORDINARY),
-            own => Self::new(own),
+            0 => ORDINARY,
+            own => own,
         }
     }
 
-    fn new(uid: u32) -> Self {
-        let root = crate::scope::folder();
+    fn new(uid: u32, place: Place) -> Self {
+        let root = match place {
+            Place::Temporary => crate::scope::folder(),
+            Place::Home | Place::Mount => crate::scope::folder_in(Path::new("/var/tmp")),
+        };
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755))
             .expect("open it to the user");
-        let person = Self { root, uid };
+        let person = Self { root, uid, place };
         // A hard link if possible: a copy cannot be run while a child that another test forks still has it
         // open for writing.
         let built = env!("CARGO_BIN_EXE_nb");
@@ -89,6 +110,11 @@ impl Person {
             person.project().join("out"),
         ] {
             std::fs::create_dir(&folder).expect("make a folder");
+            if place == Place::Mount && folder == person.project() {
+                run(Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"])
+                    .arg(&folder));
+            }
             person.give(&folder);
         }
         let fifo = person.project().join("fifo");
@@ -115,7 +141,10 @@ impl Person {
     }
 
     fn project(&self) -> PathBuf {
-        self.root.path().join("project")
+        match self.place {
+            Place::Home => self.home().join("project"),
+            Place::Temporary | Place::Mount => self.root.path().join("project"),
+        }
     }
 
     /// Returns a command that this user runs, with a secret in the environment.
@@ -192,7 +221,18 @@ impl Drop for Person {
         } else {
             until("everything has ended", || left().ok());
         }
+        if self.place == Place::Mount {
+            output_of(Command::new("umount").arg(self.project()));
+        }
     }
+}
+
+/// Opens a named pipe, without waiting for a writer.
+fn reading_end(fifo: &Path) -> std::fs::File {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("flags");
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.read(true).custom_flags(flags).open(fifo);
+    opened.expect("open the pipe")
 }
 
 fn walkdir(folder: &Path) -> Vec<PathBuf> {
@@ -207,6 +247,8 @@ struct Outside {
     datagrams: UnixDatagram,
     _listeners: [UnixListener; 2],
     bystander: Child,
+    /// The other end of the named pipe in the workspace: without a reader it could not be opened.
+    pipe: std::fs::File,
     /// The System V objects, as arguments for `ipcrm`.
     shared: Vec<[String; 2]>,
     folder: tempfile::TempDir,
@@ -248,6 +290,7 @@ impl Outside {
             .stdout(Stdio::null())
             .spawn()
             .expect("start a process");
+        let pipe = reading_end(&person.project().join("fifo"));
         let mut shared = Vec::new();
         let mut share = |made: &[&str], removed: &str| {
             let output = output_of(person.command(Path::new("/usr/bin/ipcmk")).args(made)).ended(0);
@@ -289,6 +332,7 @@ impl Outside {
             datagrams,
             _listeners: listeners,
             bystander,
+            pipe,
             shared,
             folder,
             marks,
@@ -300,6 +344,7 @@ impl Outside {
         assert!(self.tcp.accept().is_err(), "a connection arrived");
         assert!(self.udp.recv(&mut [0]).is_err(), "a datagram arrived");
         assert!(self.datagrams.recv(&mut [0]).is_err(), "a datagram arrived");
+        assert_eq!(self.pipe.read(&mut [0]).ok(), Some(0), "it was written");
         assert!(!self.folder.path().join("made").exists());
         let victim = person.project().join("victim");
         let found = std::fs::metadata(&victim).expect("it is there");
@@ -471,6 +516,111 @@ fn landlock_holds_an_ordinary_user() {
 #[test]
 fn landlock_holds_root() {
     holds(&Person::own(), "landlock");
+}
+
+/// All attempts with all mechanisms, users and places; takes minutes.
+#[test]
+#[ignore = "run by hand: takes minutes"]
+fn a_sandbox_holds_in_every_place() {
+    for place in [Place::Temporary, Place::Home, Place::Mount] {
+        for uid in [Person::ordinary_id(), rustix::process::geteuid().as_raw()] {
+            for mechanism in ["bubblewrap", "landlock"] {
+                eprintln!("{place:?}, user {uid}, {mechanism}");
+                holds(&Person::new(uid, place), mechanism);
+            }
+        }
+    }
+}
+
+/// A read-only mount does not protect named pipes.
+#[test]
+fn named_pipes_cannot_be_written_from_inside() {
+    for place in [Place::Temporary, Place::Home] {
+        let person = Person::new(Person::ordinary_id(), place);
+        let fifo = person.project().join("fifo");
+        let mut pipe = reading_end(&fifo);
+        for mechanism in ["bubblewrap", "landlock"] {
+            let opened = person.open(&[&format!("--sandbox={mechanism}")]);
+            assert_eq!(opened["sandbox"]["mechanism"], mechanism, "{opened}");
+            let code = format!(
+                "import os, tempfile\n\
+                 for flags in [os.O_WRONLY, os.O_RDWR]:\n\
+                 \x20   try: print('written', os.write(os.open({fifo:?}, flags | os.O_NONBLOCK), b'x'))\n\
+                 \x20   except OSError as error: print(error.strerror)\n\
+                 with tempfile.NamedTemporaryFile() as file: print(file.write(b'x'))"
+            );
+            let printed = person.run(&code);
+            assert_eq!(
+                printed, "Permission denied\nPermission denied\n1\n",
+                "{place:?}, {mechanism}"
+            );
+            person.nb(&["shutdown", "t.ipynb"]).ended(0);
+        }
+        assert_eq!(
+            pipe.read(&mut [0]).ok(),
+            Some(0),
+            "{place:?}: it was written"
+        );
+    }
+}
+
+/// `.nb` knows a notebook by its path alone.
+#[test]
+fn a_notebook_that_was_moved_or_copied_by_another_program_does_not_leave_its_sandbox() {
+    let person = Person::ordinary();
+    let python = python().to_str().expect("a path");
+    let open = |name: &str, option: &[&str]| {
+        let words = ["open", name, "--no-serve", "--python", python];
+        person.nb(&[&words[..], option].concat())
+    };
+    let shell = |script: &str| {
+        let mut command = person.command(Path::new("/bin/sh"));
+        output_of(command.args(["-ec", script])).ended(0)
+    };
+    let is_refused = |name: &str| {
+        let file = Path::new(name).file_name().expect("a name").display();
+        open(name, &[])
+            .ended(5)
+            .with("was not started outside a sandbox: it")
+            .with(&format!("/{file} --sandbox"))
+            .with(&format!("/{file} --no-sandbox"));
+    };
+    // One that always ran outside.
+    open("free.ipynb", &[]).ended(0);
+    person.nb(&["shutdown", "free.ipynb"]).ended(0);
+    open("t.ipynb", &["--sandbox"]).ended(0);
+    person.nb(&["insert", "t.ipynb", "x = 1"]).ended(0);
+    person.nb(&["insert", "t.ipynb", "y = 2"]).ended(0);
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    for (script, name) in [
+        ("cp t.ipynb copy.ipynb", "copy.ipynb"),
+        ("mv t.ipynb renamed.ipynb; rm copy.ipynb", "renamed.ipynb"),
+        ("mkdir sub; mv renamed.ipynb sub", "sub/renamed.ipynb"),
+        ("cp sub/renamed.ipynb free.ipynb", "free.ipynb"),
+        (
+            "mkdir -p ../home/other; mv sub/renamed.ipynb ../home/other/t.ipynb",
+            "../home/other/t.ipynb",
+        ),
+        ("mv ../home/other/t.ipynb .; mv .nb ../home/.nb~", "t.ipynb"),
+        ("sed -i 's/x = 1/x = 10/' t.ipynb", "t.ipynb"),
+    ] {
+        shell(script);
+        is_refused(name);
+    }
+    // What the user says holds from then on, also for the sandbox.
+    open("t.ipynb", &["--no-sandbox"]).ended(0);
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    let again = open("t.ipynb", &[]).ended(0);
+    assert!(!again.stderr.contains("sandbox"), "{again:#?}");
+    person.nb(&["shutdown", "t.ipynb"]).ended(0);
+    shell("cp t.ipynb u.ipynb");
+    open("u.ipynb", &["--sandbox"]).ended(0);
+    person.nb(&["shutdown", "u.ipynb"]).ended(0);
+    open("u.ipynb", &[])
+        .ended(0)
+        .with("in its sandbox as before");
+    person.nb(&["shutdown", "u.ipynb"]).ended(0);
+    open("t.ipynb", &[]).ended(0);
 }
 
 /// Changes by a kernel to its folders, so that the next start would mount or allow something else.
@@ -951,4 +1101,19 @@ fn the_whole_workspace_may_be_written_but_not_what_nb_trusts() {
         .ended(0)
         .with("removed 1 scratch folder of sandboxes");
     assert!(scratch.join("home/kept").exists() && !left.exists());
+}
+
+#[test]
+fn a_kernel_keeps_its_scratch_folder_where_its_private_folder_was_renamed() {
+    let person = Person::ordinary();
+    person.open(&["--sandbox"]);
+    let write = "import os; open(os.path.expanduser('~/mine'), 'w').write('x')";
+    person.nb(&["run", "t.ipynb", write]).ended(0);
+    let (dir, renamed) = (person.project().join(".nb"), person.project().join(".nb~"));
+    std::fs::rename(&dir, &renamed).expect("rename it");
+    let cleared = person.nb(&["gc"]).ended(0).with("goes on (pid");
+    assert!(!cleared.stdout.contains("scratch"), "{cleared:?}");
+    std::fs::rename(&renamed, &dir).expect("rename it back");
+    let printed = person.run("print(open(os.path.expanduser('~/mine')).read())");
+    assert_eq!(printed, "x\n");
 }
