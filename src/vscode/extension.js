@@ -13,7 +13,7 @@ const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { Project } = require('./project');
 const { Tabs } = require('./tabs');
-const { logLine, time, what, who } = require('./words');
+const { logLine, nameOf, plain, time, what, who } = require('./words');
 
 /**
  * @typedef {import('@vscode/jupyter-extension').Jupyter & {
@@ -56,7 +56,7 @@ class Extension {
         return project !== undefined && [...project.activity.runs.values()]
           .some(each => each.notebook === key && isHuman(each.by));
       },
-      says: text => this.output.appendLine(text),
+      says: text => this.says(text),
     });
     context.subscriptions.push(
       this, this.output, this.item, this.marks, this.tabs,
@@ -80,6 +80,14 @@ class Extension {
     this.isDisposed = true;
     clearTimeout(this.expiry);
     for (const project of this.projects.values()) project.dispose();
+  }
+
+  /**
+   * Writes a line into the output channel.
+   * @param {string} text
+   */
+  says(text) {
+    this.output.appendLine(plain(text));
   }
 
   /** Finds the projects of the workspace and of the open notebooks. */
@@ -114,12 +122,12 @@ class Extension {
     if (known) return known;
     const program = this.program();
     if (!program) {
-      this.output.appendLine('nb was not found on PATH: set nb.path');
+      this.says('nb was not found on PATH: set nb.path');
       return undefined;
     }
     const project = new Project(program, root, {
       changed: (_, event) => this.changed(project, event),
-      says: text => this.output.appendLine(text),
+      says: text => this.says(text),
     });
     this.projects.set(root, project);
     project.start();
@@ -187,9 +195,9 @@ class Extension {
     if (found) {
       const { run } = found;
       const isElsewhere = !active || run.notebook !== active.key;
-      const where = isElsewhere ? ` in ${path.basename(run.notebook)}` : '';
+      const where = isElsewhere ? ` in ${nameOf(run.notebook)}` : '';
       this.item.text = `$(sync~spin) ${who(run.by)} runs ${what(run)}${where}`;
-      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${run.notebook} since ${time(run.since)}. Click to interrupt.`;
+      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${plain(run.notebook)} since ${time(run.since)}. Click to interrupt.`;
       this.item.command = 'nb.interrupt';
       this.item.show();
     } else if (active?.project.activity.sessions.get(active.key)?.isUp) {
@@ -233,7 +241,7 @@ class Extension {
     try {
       await this.choose(active.notebook);
     } catch (error) {
-      this.output.appendLine(`${active.notebook.uri.fsPath}: ${error instanceof Error ? error.message : error}`);
+      this.says(`${active.notebook.uri.fsPath}: ${error instanceof Error ? error.message : error}`);
       // Not again in this window: it would fail again with each event.
       this.choosing.set(uri, Promise.resolve(false));
     }
@@ -305,8 +313,8 @@ class Extension {
       await work();
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
-      this.output.appendLine(text);
-      void vscode.window.showErrorMessage(`nb: ${text}`);
+      this.says(text);
+      void vscode.window.showErrorMessage(`nb: ${plain(text)}`);
     }
   }
 
@@ -319,7 +327,7 @@ class Extension {
     const program = this.program();
     if (!program) throw new Error('the program nb was not found on PATH: set nb.path');
     const file = notebook.uri.fsPath;
-    const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${path.basename(file)}` };
+    const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${nameOf(file)}` };
     await vscode.window.withProgress(options, () => run(program, ['open', file], path.dirname(file)));
     await this.find(file)?.look();
     try {
@@ -343,7 +351,7 @@ class Extension {
     if (!item?.cell) return;
     const cell = active.notebook.getCells().find(each => idOf(each.metadata) === item.cell);
     if (!cell) {
-      void vscode.window.showInformationMessage(`nb: cell ${item.cell} is not in the notebook any more`);
+      void vscode.window.showInformationMessage(`nb: cell ${plain(item.cell, 8)} is not in the notebook any more`);
       return;
     }
     const editor = await vscode.window.showNotebookDocument(active.notebook);

@@ -1,9 +1,9 @@
 // Tabs with unsaved changes whose file others have changed.
 'use strict';
 
-const path = require('node:path');
 const vscode = require('vscode');
 const { asText, decide, hash, ofDocument, ofFile, placeIn } = require('./cells');
+const { nameOf } = require('./words');
 
 // The time from a change of a file to the look at it, and the shortest time between two looks, in milliseconds.
 const SOON = 300;
@@ -196,7 +196,7 @@ class Tabs {
    * @param {number[] | undefined} texts
    */
   async ask(notebook, tab, file, texts) {
-    const name = path.basename(notebook.uri.fsPath);
+    const name = nameOf(notebook.uri.fsPath);
     const text = `${name} was changed by others, and you have unsaved text in it.`;
     const choices = [SHOW, ...(texts ? [BOTH] : []), MINE, THEIRS];
     let chosen = await vscode.window.showWarningMessage(text, ...choices);

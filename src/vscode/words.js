@@ -1,21 +1,33 @@
 // The words that people read. Pure.
 'use strict';
 
-// The longest name, and the longest line of code, in characters.
+const path = require('node:path');
+
+// The longest name, the longest line of code and the longest message, in characters.
 const NAME = 40;
 const CODE = 30;
+const MESSAGE = 1000;
+
+// Characters without a shape of their own: controls, marks of direction, what Unicode calls ignorable.
+const SHAPELESS = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]+/gu;
 
 /**
- * A text from a file as one short line. `$(name)` would be drawn as an icon.
+ * A text from elsewhere as one short line that VS Code shows as it is: it would draw `$(name)` as an icon, and
+ * `[text](command:name)` in a message as a link that runs the command.
  * @param {string} text
- * @param {number} longest
+ * @param {number} [longest]
  */
-function plain(text, longest) {
-  // eslint-disable-next-line no-control-regex
-  const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g, ' ').trim().replaceAll('$(', '(');
+function plain(text, longest = MESSAGE) {
+  const line = text.replace(SHAPELESS, ' ').trim().replace(/\$+\(/g, '(').replaceAll('](', '] (');
   const characters = [...line];
   return characters.length > longest ? `${characters.slice(0, longest - 1).join('')}…` : line;
 }
+
+/**
+ * The name of a notebook, without its folder.
+ * @param {string} file
+ */
+const nameOf = file => plain(path.basename(file), NAME);
 
 /** @param {string | undefined} by */
 const who = by => plain(by ?? '', NAME) || 'another client';
@@ -58,4 +70,4 @@ function logLine(entry) {
   return undefined;
 }
 
-module.exports = { logLine, plain, time, what, who };
+module.exports = { logLine, nameOf, plain, time, what, who };

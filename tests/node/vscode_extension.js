@@ -204,8 +204,19 @@ const parts = {
   // The parts that know neither VS Code nor a process.
   async pure() {
     const from = name => require(path.join(SOURCES, name));
-    const { plain, what } = from('words.js');
+    const { logLine, nameOf, plain, what, who } = from('words.js');
     assert.equal(plain('a\u202e\u0000$(zap)\n b', 40), 'a (zap)  b');
+    // No name is drawn as an icon or a link, and none has hidden characters: marks of direction, tags, fillers.
+    const odd = ['$(bug)', '$$(bug)', '$\u0007$(bug)', '$\u200b(bug)', '[a](command:b)', '[a]\u2060(command:b)',
+      'x\u200fy', 'x\u061cy', 'x\u{e0041}y', 'x\u3164y', 'x\ud800y'];
+    const shown = odd.flatMap(text => [
+      who(text), what({ code: text }), what({ cell: text }), nameOf(`/w/${text}.ipynb`),
+      ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: 'c' }] })),
+      ...Object.values(logLine({ event: 'kernel', by: text, kernel: text })),
+    ]);
+    const hidden = /\$\(|\]\(|[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/u;
+    assert.deepEqual(shown.filter(text => hidden.test(text)), []);
+    assert.equal(who('[$$(bug)](x)'), '[(bug)] (x)');
     assert.equal(plain('x'.repeat(50), 10), `${'x'.repeat(9)}…`);
     assert.equal(what({ code: '\n  y = 1\nz' }), '"y = 1"');
     assert.equal(what({ cell: '0123456789' }), 'cell 0123456…');
