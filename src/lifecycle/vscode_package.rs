@@ -10,7 +10,7 @@ use serde_json::Value;
 pub const ID: &str = "nb.nb-shared-kernel";
 
 /// The files of the extension except `package.json`, with the names that they have in it.
-const FILES: [(&str, &[u8]); 11] = [
+const FILES: [(&str, &[u8]); 12] = [
     ("LICENSE.txt", include_bytes!("../../LICENSE")),
     (
         "logo-64x64.png",
@@ -23,6 +23,7 @@ const FILES: [(&str, &[u8]); 11] = [
     ("kernel.js", include_bytes!("../vscode/kernel.js")),
     ("nb.js", include_bytes!("../vscode/nb.js")),
     ("project.js", include_bytes!("../vscode/project.js")),
+    ("requests.js", include_bytes!("../vscode/requests.js")),
     ("tabs.js", include_bytes!("../vscode/tabs.js")),
     ("words.js", include_bytes!("../vscode/words.js")),
 ];

@@ -57,6 +57,10 @@ class Activity {
     this.marks = new Map();
     /** @type {Map<string, { kernelOf: string, isUp: boolean }>} by notebook */
     this.sessions = new Map();
+    /** @type {Map<string, number>} when a person's request last ended, by notebook */
+    this.ended = new Map();
+    // Whether each event since the last status has been taken.
+    this.isFollowed = false;
   }
 
   /**
@@ -64,6 +68,7 @@ class Activity {
    * @param {any} status
    */
   look(status) {
+    this.isFollowed = true;
     this.sessions.clear();
     const running = new Map();
     for (const it of Array.isArray(status?.sessions) ? status.sessions : []) {
@@ -89,6 +94,7 @@ class Activity {
    * Forgets what ran when the events broke off.
    */
   lose() {
+    this.isFollowed = false;
     this.runs.clear();
   }
 
@@ -123,7 +129,7 @@ class Activity {
       case 'restarted':
       case 'stopped':
       case 'died':
-        for (const [each, run] of this.runs) if (run.session === session) this.runs.delete(each);
+        for (const [each, run] of this.runs) if (run.session === session) this.drop(each, run, now);
         return true;
       case 'moved':
         return true;
@@ -146,13 +152,24 @@ class Activity {
       if (wasRun && event.store_history !== false) this.runs.delete(`status ${session}`);
       return;
     }
-    this.runs.delete(id);
+    this.drop(id, known, now);
     if (known.cell && isAgent(known.by) && wasRun) {
       const before = this.marks.get(key(known.notebook, known.cell));
       // An edit says more than the run after it.
       if (before && before.what !== 'ran' && before.by === known.by) before.at = now;
       else this.mark(known.notebook, known.cell, { what: 'ran', by: known.by, at: now });
     }
+  }
+
+  /**
+   * @param {string} id
+   * @param {Run} run
+   * @param {number} now
+   */
+  drop(id, run, now) {
+    this.runs.delete(id);
+    if (isHuman(run.by)) this.ended.set(run.notebook, now);
+    bound(this.ended);
   }
 
   /**
@@ -192,6 +209,22 @@ class Activity {
   running(notebook) {
     const session = this.sessions.get(notebook)?.kernelOf ?? notebook;
     return [...this.runs.values()].find(run => run.session === session);
+  }
+
+  /**
+   * Whether a person's cell of a notebook runs, at any front end.
+   * @param {string} notebook
+   */
+  isRunByPerson(notebook) {
+    return [...this.runs.values()].some(run => run.notebook === notebook && isHuman(run.by));
+  }
+
+  /**
+   * Whether the kernel of a notebook is known to be idle.
+   * @param {string} notebook
+   */
+  isIdle(notebook) {
+    return this.isFollowed && this.sessions.get(notebook)?.isUp === true && !this.running(notebook);
   }
 
   /**

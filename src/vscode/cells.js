@@ -78,6 +78,13 @@ function ofDocument(notebook) {
 }
 
 /**
+ * Whether two cells of one origin have the same text and the same outputs of the same run.
+ * @param {Cell} one
+ * @param {Cell} other
+ */
+const isEqual = (one, other) => one.source === other.source && one.outputs === other.outputs && one.count === other.count;
+
+/**
  * Whether two lists have the same cells with the same text.
  * @param {Cell[]} one
  * @param {Cell[]} other
@@ -188,4 +195,4 @@ const asText = cells => cells
   .map(cell => `# %%${cell.isCode ? '' : ' [markdown]'}${cell.id === undefined ? '' : ` ${cell.id}`}\n${cell.source}\n`)
   .join('\n');
 
-module.exports = { asText, decide, hash, idOf, ofDocument, ofFile, placeIn, sameText };
+module.exports = { asText, decide, hash, idOf, isEqual, ofDocument, ofFile, placeIn, sameText };

@@ -41,6 +41,9 @@ class Extension {
     this.output = vscode.window.createOutputChannel('nb');
     this.item = vscode.window.createStatusBarItem('nb.status', vscode.StatusBarAlignment.Left, 10);
     this.item.name = 'nb';
+    this.newer = vscode.window.createStatusBarItem('nb.newer', vscode.StatusBarAlignment.Left, 9);
+    this.newer.name = 'nb: the file is newer';
+    this.newer.command = 'nb.log';
     /** @type {vscode.EventEmitter<void>} */
     this.marks = new vscode.EventEmitter();
     /** @type {NodeJS.Timeout | undefined} */
@@ -50,16 +53,21 @@ class Extension {
     this.isDisposed = false;
     this.tabs = new Tabs({
       isOurs: notebook => this.projectOf(notebook) !== undefined,
-      isRunByPerson: notebook => {
+      kernel: notebook => {
         const project = this.projectOf(notebook);
-        const key = project?.key(notebook.uri.fsPath);
-        return project !== undefined && [...project.activity.runs.values()]
-          .some(each => each.notebook === key && isHuman(each.by));
+        const key = project?.key(notebook.uri.fsPath) ?? '';
+        const { activity } = project ?? {};
+        return {
+          isRunByPerson: activity?.isRunByPerson(key) === true,
+          endedAt: activity?.ended.get(key) ?? -Infinity,
+          isIdle: activity?.isIdle(key) === true,
+        };
       },
+      marks: () => this.draw(),
       says: text => this.says(text),
     });
     context.subscriptions.push(
-      this, this.output, this.item, this.marks, this.tabs,
+      this, this.output, this.item, this.newer, this.marks, this.tabs,
       vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
       vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
       vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
@@ -167,9 +175,14 @@ class Extension {
     clearTimeout(this.expiry);
     const times = [...this.projects.values()].flatMap(each => each.activity.nextExpiry(now) ?? []);
     if (times.length) this.expiry = setTimeout(() => this.changed(project), Math.min(...times) + 100);
-    if (!event || !['edited', 'saved', 'done'].includes(event.event)) return;
+    const isOver = ['opened', 'restarted', 'stopped', 'died'].includes(event?.event);
+    if (!isOver && !['edited', 'saved', 'done'].includes(event?.event)) return;
     for (const notebook of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(notebook) === project) this.tabs.soon(notebook);
+      if (this.projectOf(notebook) !== project) continue;
+      const key = project.key(notebook.uri.fsPath);
+      const session = project.activity.sessions.get(key)?.kernelOf ?? key;
+      if (isOver && event.session === session) this.tabs.requestsOf(notebook).lose();
+      this.tabs.soon(notebook);
     }
   }
 
@@ -192,6 +205,14 @@ class Extension {
   draw() {
     const active = this.active();
     const found = this.runs();
+    if (active && this.tabs.isNewer(active.notebook)) {
+      const name = nameOf(active.key);
+      this.newer.text = `$(warning) nb: the file of ${name} is newer`;
+      this.newer.tooltip = `Others have changed ${name}. The tab takes that in once no cell of yours waits or runs and the cursor is in no cell (Esc); where both have new text, you are asked. Click to see what agents did.`;
+      this.newer.show();
+    } else {
+      this.newer.hide();
+    }
     if (found) {
       const { run } = found;
       const isElsewhere = !active || run.notebook !== active.key;

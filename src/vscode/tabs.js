@@ -2,12 +2,16 @@
 'use strict';
 
 const vscode = require('vscode');
-const { asText, decide, hash, ofDocument, ofFile, placeIn } = require('./cells');
+const { asText, decide, hash, isEqual, ofDocument, ofFile, placeIn, sameText } = require('./cells');
+const { DOUBT, Requests } = require('./requests');
 const { nameOf } = require('./words');
 
 // The time from a change of a file to the look at it, and the shortest time between two looks, in milliseconds.
 const SOON = 300;
 const AGAIN = 5000;
+
+// How long after the end of a person's cell nothing is taken in: VS Code still stores its outputs, and perhaps saves.
+const QUIET = 2000;
 
 // The scheme of the texts that a comparison shows.
 const SCHEME = 'nb-cells';
@@ -21,7 +25,8 @@ class Tabs {
   /**
    * @param {{
    *   isOurs: (notebook: vscode.NotebookDocument) => boolean,
-   *   isRunByPerson: (notebook: vscode.NotebookDocument) => boolean,
+   *   kernel: (notebook: vscode.NotebookDocument) => { isRunByPerson: boolean, endedAt: number, isIdle: boolean },
+   *   marks: () => void,
    *   says: (text: string) => void,
    * }} host
    */
@@ -39,12 +44,25 @@ class Tabs {
     this.texts = new Map();
     /** @type {Set<string>} */
     this.busy = new Set();
+    /** @type {Map<string, Requests>} */
+    this.requests = new Map();
+    /** @type {Set<string>} the tabs whose file has what the tab does not show */
+    this.newer = new Set();
     this.subscriptions = [
       vscode.workspace.onDidOpenNotebookDocument(notebook => void this.opened(notebook)),
       vscode.workspace.onDidSaveNotebookDocument(notebook => void this.clean(notebook)),
-      vscode.workspace.onDidChangeNotebookDocument(({ notebook }) => this.settles(notebook)),
+      vscode.workspace.onWillSaveNotebookDocument(event => {
+        const edits = this.host.isOurs(event.notebook) ? counts(event.notebook) : [];
+        if (edits.length) event.waitUntil(Promise.resolve(editOf(event.notebook, edits)));
+      }),
+      vscode.workspace.onDidChangeNotebookDocument(event => this.changes(event)),
       vscode.workspace.onDidCloseNotebookDocument(notebook => this.closed(notebook)),
       vscode.window.onDidChangeActiveNotebookEditor(editor => editor && this.soon(editor.notebook)),
+      // The person may have left a cell.
+      vscode.window.onDidChangeActiveTextEditor(() => {
+        const notebook = vscode.window.activeNotebookEditor?.notebook;
+        if (notebook && this.isNewer(notebook)) this.soon(notebook);
+      }),
       vscode.workspace.registerTextDocumentContentProvider(SCHEME, {
         provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '',
       }),
@@ -76,7 +94,61 @@ class Tabs {
     const key = String(notebook.uri);
     clearTimeout(this.looks.get(key)?.timer);
     clearTimeout(this.settling.get(key));
-    for (const map of [this.bases, this.looks, this.settling, this.asked]) map.delete(key);
+    for (const map of [this.bases, this.looks, this.settling, this.asked, this.requests, this.newer]) map.delete(key);
+  }
+
+  /** @param {vscode.NotebookDocumentChangeEvent} event */
+  changes({ notebook, cellChanges, contentChanges }) {
+    if (!isFile(notebook)) return;
+    const requests = this.requestsOf(notebook);
+    for (const { cell, executionSummary } of cellChanges) {
+      if (executionSummary && requests.take(cell, executionSummary, Date.now())) this.soon(notebook, QUIET);
+    }
+    for (const { removedCells } of contentChanges) {
+      for (const cell of removedCells) requests.cells.delete(cell);
+    }
+    this.settles(notebook);
+  }
+
+  /** @param {vscode.NotebookDocument} notebook */
+  requestsOf(notebook) {
+    const key = String(notebook.uri);
+    const requests = this.requests.get(key) ?? new Requests();
+    this.requests.set(key, requests);
+    return requests;
+  }
+
+  /**
+   * For how long, in milliseconds, nothing may be taken into a tab at least, since VS Code drops the requests of cells
+   * that are replaced; 0 if no request of the person waits or runs, and none ended just now.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  busyFor(notebook) {
+    const now = Date.now();
+    const { isRunByPerson, endedAt, isIdle } = this.host.kernel(notebook);
+    const requests = this.requestsOf(notebook);
+    const left = Math.max(endedAt, requests.ended) + QUIET - now;
+    // The end of what runs leads to a look.
+    return isRunByPerson ? DOUBT : Math.max(0, left, requests.openFor(now, isIdle));
+  }
+
+  /**
+   * Whether the file has what the tab does not show.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  isNewer(notebook) {
+    return this.newer.has(String(notebook.uri));
+  }
+
+  /**
+   * @param {vscode.NotebookDocument} notebook
+   * @param {boolean} isNewer
+   */
+  mark(notebook, isNewer) {
+    if (this.isNewer(notebook) === isNewer) return;
+    if (isNewer) this.newer.add(String(notebook.uri));
+    else this.newer.delete(String(notebook.uri));
+    this.host.marks();
   }
 
   /**
@@ -104,39 +176,47 @@ class Tabs {
     const tab = ofDocument(notebook);
     const file = await read(notebook.uri);
     if (isChecked && notebook.isDirty) return;
-    if (file) this.bases.set(String(notebook.uri), { tab, file: file.cells, digest: file.digest });
+    if (!file) return;
+    this.bases.set(String(notebook.uri), { tab, file: file.cells, digest: file.digest });
+    this.mark(notebook, false);
   }
 
   /**
    * Looks at a tab soon: once for several changes of its file.
    * @param {vscode.NotebookDocument} notebook
+   * @param {number} [least] the time until then at least, in milliseconds
    */
-  soon(notebook) {
+  soon(notebook, least = SOON) {
     if (!isFile(notebook)) return;
     const key = String(notebook.uri);
     const { timer, last = 0 } = this.looks.get(key) ?? {};
     clearTimeout(timer);
-    const wait = Math.max(SOON, last + AGAIN - Date.now());
+    const wait = Math.max(least, last + AGAIN - Date.now());
     this.looks.set(key, { timer: setTimeout(() => void this.look(notebook), wait), last });
   }
 
   /** @param {vscode.NotebookDocument} notebook */
   async look(notebook) {
     const key = String(notebook.uri);
-    if (!notebook.isDirty || notebook.isClosed || this.busy.has(key)) return;
-    // What the person's own cell prints is only in the tab; the end of the cell leads here again.
-    if (!this.host.isOurs(notebook) || this.host.isRunByPerson(notebook)) return;
+    if (!notebook.isDirty || notebook.isClosed || this.busy.has(key) || !this.host.isOurs(notebook)) return;
     const file = await read(notebook.uri);
-    if (!file || !notebook.isDirty) return;
+    if (!file || !notebook.isDirty || this.busy.has(key)) return;
     const base = this.bases.get(key);
     const tab = ofDocument(notebook);
     const decision = decide(base, tab, file);
-    // A tab that the editor has restored with unsaved changes: from now on it is known what the file was.
-    if (!base) this.bases.set(key, { tab: file.cells, file: file.cells, digest: file.digest });
-    if (decision.do === 'take') {
-      // Only the active tab can be reverted; a change of the active tab leads here again.
-      if (isActive(notebook)) await this.take(notebook, decision.keep, file);
-    } else if (decision.do === 'conflict' && this.asked.get(key) !== file.digest) {
+    this.mark(notebook, decision.do !== 'nothing' || (base !== undefined && base.digest !== file.digest));
+    if (decision.do === 'nothing') {
+      // A tab that the editor has restored with unsaved changes: from now on it is known what the file was.
+      if (!base) this.bases.set(key, { tab: file.cells, file: file.cells, digest: file.digest });
+      return;
+    }
+    const wait = this.busyFor(notebook);
+    if (wait > 0) {
+      this.soon(notebook, wait);
+    } else if (decision.do === 'take') {
+      // Only the active tab can be reverted. A change of the active tab, or of the cell that is edited, leads here again.
+      if (isActive(notebook) && this.isFree(notebook)) await this.take(notebook, decision.keep, file);
+    } else if (this.asked.get(key) !== file.digest) {
       this.asked.set(key, file.digest);
       await this.ask(notebook, tab, file, decision.texts);
     }
@@ -156,7 +236,9 @@ class Tabs {
       const cell = notebook.cellAt(at);
       const data = new vscode.NotebookCellData(cell.kind, cell.document.getText(), cell.document.languageId);
       data.outputs = [...cell.outputs];
-      data.executionSummary = cell.executionSummary;
+      // Without success and times, as a cell that VS Code has read from the file: one that has them is never equal to
+      // the file's again, and the next reload would replace it.
+      data.executionSummary = { executionOrder: cell.executionSummary?.executionOrder };
       return { cell: tab[at], at, data };
     });
     const known = this.looks.get(key);
@@ -170,17 +252,18 @@ class Tabs {
       }
       const now = ofDocument(notebook);
       this.bases.set(key, { tab: now, file: file.cells, digest: file.digest });
+      this.mark(notebook, false);
       const edits = kept.flatMap(({ cell, at, data }) => {
         const place = placeIn(cell, at, now);
         if (place < 0 || (!texts.includes(at) && now[place].source !== cell.source)) return [];
-        data.metadata = { ...notebook.cellAt(place).metadata };
+        const there = notebook.cellAt(place);
+        // By now the person may have run it.
+        if (isEqual(now[place], cell) || this.requestsOf(notebook).cells.has(there)) return [];
+        data.metadata = { ...there.metadata };
+        if ('execution_count' in data.metadata) data.metadata.execution_count = cell.count || null;
         return [vscode.NotebookEdit.replaceCells(new vscode.NotebookRange(place, place + 1), [data])];
       });
-      if (edits.length) {
-        const edit = new vscode.WorkspaceEdit();
-        edit.set(notebook.uri, edits);
-        await vscode.workspace.applyEdit(edit);
-      }
+      if (edits.length) await vscode.workspace.applyEdit(editOf(notebook, edits));
       this.host.says(`${notebook.uri.fsPath}: the file's version was taken in, and ${edits.length} cells kept what only the tab had`);
       return true;
     } finally {
@@ -205,18 +288,41 @@ class Tabs {
       chosen = await vscode.window.showWarningMessage(text, ...choices.slice(1));
     }
     if (chosen !== BOTH && chosen !== THEIRS) return;
+    const answered = ofDocument(notebook);
     await vscode.window.showNotebookDocument(notebook);
-    if (!isActive(notebook)) return;
+    let now;
+    do {
+      await this.free(notebook);
+      if (notebook.isClosed) return;
+      now = isActive(notebook) ? await read(notebook.uri) : undefined;
+    } while (!this.isFree(notebook));
     // Meanwhile both may have changed again.
-    const now = await read(notebook.uri);
-    if (!now) return;
-    if (chosen === THEIRS) {
+    const key = String(notebook.uri);
+    const tabNow = ofDocument(notebook);
+    const decision = now && decide(this.bases.get(key), tabNow, now);
+    if (now && chosen === THEIRS && sameText(answered, tabNow)) {
       await this.take(notebook, [], now);
-      return;
+    } else if (now && chosen === BOTH && decision?.do === 'conflict' && decision.texts) {
+      await this.take(notebook, decision.keep, now, decision.texts);
+    } else {
+      this.asked.delete(key);
+      this.soon(notebook);
     }
-    const decision = decide(this.bases.get(String(notebook.uri)), ofDocument(notebook), now);
-    if (decision.do === 'conflict' && decision.texts) await this.take(notebook, decision.keep, now, decision.texts);
-    else this.soon(notebook);
+  }
+
+  /**
+   * Whether the file may be taken into a tab now.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  isFree(notebook) {
+    return this.busyFor(notebook) === 0 && !isEdited(notebook);
+  }
+
+  /** @param {vscode.NotebookDocument} notebook */
+  async free(notebook) {
+    while (!notebook.isClosed && !this.isFree(notebook)) {
+      await new Promise(resolve => { setTimeout(resolve, SOON); });
+    }
   }
 
   /**
@@ -248,6 +354,41 @@ const isFile = notebook => notebook.notebookType === 'jupyter-notebook' && noteb
 function isActive(notebook) {
   const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
   return input instanceof vscode.TabInputNotebook && String(input.uri) === String(notebook.uri);
+}
+
+/**
+ * Whether the cursor is in a cell of the notebook.
+ * @param {vscode.NotebookDocument} notebook
+ */
+function isEdited(notebook) {
+  const document = vscode.window.activeTextEditor?.document;
+  return document !== undefined && notebook.getCells().some(cell => cell.document === document);
+}
+
+/**
+ * Edits that store the numbers of the cells' runs in the metadata, from which VS Code writes the file: its own edit at
+ * the end of a cell fails where somebody types. Older editors store no number there.
+ * @param {vscode.NotebookDocument} notebook
+ */
+function counts(notebook) {
+  return notebook.getCells().flatMap(({ executionSummary, index, metadata }) => {
+    const { executionOrder, success } = executionSummary ?? {};
+    const isMissing = executionOrder && typeof success === 'boolean'
+      && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
+    return isMissing
+      ? [vscode.NotebookEdit.updateCellMetadata(index, { ...metadata, execution_count: executionOrder })]
+      : [];
+  });
+}
+
+/**
+ * @param {vscode.NotebookDocument} notebook
+ * @param {vscode.NotebookEdit[]} edits
+ */
+function editOf(notebook, edits) {
+  const edit = new vscode.WorkspaceEdit();
+  edit.set(notebook.uri, edits);
+  return edit;
 }
 
 /**

@@ -51,6 +51,39 @@ fn two_texts_are_shown_and_the_person_chooses() {
 }
 
 #[test]
+fn run_all_beside_an_agents_cell_runs_each_cell() {
+    part(&World::opened(), "run_all");
+}
+
+/// Runs a part of `tests/node/vscode_run_all.js`, where nb, the kernel and the clock are simulated.
+fn simulated(name: &str) {
+    if let Some(mut command) = World::new().node("vscode_run_all.js") {
+        command.env("NB_TEST_EXTENSION", sources());
+        succeed(command.arg(name));
+    }
+}
+
+#[test]
+fn at_ten_moments_of_an_agents_cell_run_all_runs_each_cell_and_the_counts_agree() {
+    simulated("beside");
+}
+
+#[test]
+fn nothing_is_taken_into_a_tab_while_the_cursor_is_in_a_cell() {
+    simulated("cursor");
+}
+
+#[test]
+fn a_cell_that_may_wait_counts_as_one_that_waits() {
+    simulated("doubt");
+}
+
+#[test]
+fn the_counts_of_runs_are_saved() {
+    simulated("counts");
+}
+
+#[test]
 fn the_pure_parts_do_what_they_say() {
     part(&World::new(), "pure");
 }

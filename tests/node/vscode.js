@@ -452,6 +452,7 @@ class Widgets {
 async function collect(future, cell = { outputs: [], text: '' }) {
   future.onIOPub = message => {
     const { msg_type: type } = message.header;
+    if (type === 'execute_input') cell.count = message.content.execution_count;
     if (type === 'stream') cell.text += message.content.text;
     changed();
     if (['stream', 'error', 'execute_result', 'display_data', 'clear_output'].includes(type)) {

@@ -5,7 +5,7 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
-const { agent, journal, main, nb } = require('./vscode');
+const { agent, journal, main, nb, until: arrives, within } = require('./vscode');
 const editor = require('./vscode_stand_in');
 
 const { recorded, until } = editor;
@@ -187,6 +187,8 @@ const parts = {
     assert(shown.left.includes('b = "theirs"') && shown.left.includes('a = 1'), shown.left);
     assert(shown.right.includes('a = "mine"') && shown.right.includes('b = 1'), shown.right);
 
+    await until('the tab has unsaved changes again', () => notebook.isDirty);
+
     // The same cell: mine, then the file's.
     editor.answers.push('Keep mine');
     claude('edit', 't.ipynb', first, 'a = "theirs"');
@@ -198,6 +200,40 @@ const parts = {
     await until("the file's is taken", () => text(0) === 'a = "theirs again"');
     assert(!notebook.isDirty);
     assert.equal(recorded.messages.length, 4);
+    await end(running);
+  },
+
+  // Run All beside an agent's cell, in a tab whose unsaved changes are outputs: each cell runs, and the counts agree.
+  async run_all() {
+    const six = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
+    const ids = cells(...six, "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)");
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the kernel is chosen', () => recorded.chosen.length === 1);
+    const kernel = editor.kernels.get(notebook.uri.fsPath);
+    const sent = [];
+    const send = code => {
+      sent.push(code);
+      const cell = kernel.cell(code);
+      const outputs = async () => [{ output_type: 'stream', name: 'stdout', text: (await cell.done).stdout }];
+      return { begins: within(60, code, arrives(() => cell.count)).then(() => cell.count), ends: outputs() };
+    };
+    const runAll = () => notebook.run(notebook.getCells().slice(0, 6), send);
+    await runAll();
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
+    await long.prints('on');
+    const again = runAll();
+    await until('the tab has seen what the agent wrote', () => recorded.newer || recorded.reverts);
+    fs.writeFileSync('go', '');
+    await Promise.all([again, long.ended]);
+    assert.deepEqual(sent, [...six, ...six]);
+    assert.deepEqual(recorded.dropped, []);
+    await until("the agent's outputs are in the tab", () => !recorded.newer && notebook.printed(6).includes('on'));
+    await until('the outputs of the person are back', () => notebook.printed(0).includes('one') && notebook.isDirty);
+    await notebook.save();
+    const saved = JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.execution_count);
+    assert.deepEqual(saved, notebook.getCells().map(cell => cell.executionSummary.executionOrder));
+    assert.deepEqual(saved, [8, 9, 10, 11, 12, 13, 7]);
     await end(running);
   },
 
@@ -280,6 +316,37 @@ const parts = {
     assert.equal(activity.nextExpiry(5 + MARKED), undefined);
     for (let at = 0; at < 3000; at++) event({ event: 'asked', msg_id: `m${at}`, by: 'claude' });
     assert.equal(activity.runs.size, 1000, 'a bound on what is kept');
+    // What a person's requests are, and events of later versions.
+    const persons = new Activity();
+    persons.look({ sessions: [{ notebook: 'a.ipynb', state: 'idle' }] });
+    const happens = (fields, now) => persons.take({ session: 'a.ipynb', by: 'human (VS Code)', msg_id: '1', ...fields }, now);
+    assert.equal(happens({ event: 'queued', cell: 'c1' }, 0), false);
+    assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [true, false]);
+    happens({ event: 'asked' }, 1);
+    assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [false, true]);
+    happens({ event: 'done', status: 'ok' }, 2);
+    assert.equal(persons.ended.get('a.ipynb'), 2);
+    happens({ event: 'asked', msg_id: '2' }, 3);
+    happens({ event: 'restarted' }, 4);
+    assert.deepEqual([persons.ended.get('a.ipynb'), persons.isIdle('a.ipynb')], [4, true]);
+    persons.lose();
+    assert.equal(persons.isIdle('a.ipynb'), false, 'nothing is known');
+
+    const { DOUBT, Requests } = from('requests.js');
+    const requests = new Requests();
+    assert.equal(requests.openFor(0, true), 0);
+    requests.take('one', {}, 0);
+    requests.take('two', {}, 0);
+    requests.take('one', { executionOrder: 1 }, 10);
+    assert.equal(requests.openFor(10 + DOUBT, true), DOUBT, 'one runs');
+    assert.equal(requests.take('one', { executionOrder: 1, success: false }, 20 + DOUBT), true);
+    assert.equal(requests.ended, 20 + DOUBT);
+    assert.equal(requests.openFor(30 + DOUBT, false), DOUBT, 'two waits');
+    assert.equal(requests.openFor(29 + 2 * DOUBT, true), 1);
+    assert.equal(requests.openFor(30 + 2 * DOUBT, true), 0, 'it was withdrawn');
+    requests.take('one', { executionOrder: 2 }, 0);
+    requests.lose();
+    assert.equal(requests.openFor(DOUBT, true), 0, 'what ran on another kernel');
 
     const { decide, ofFile } = from('cells.js');
     assert.equal(ofFile('{"cells": []'), undefined);

@@ -27,7 +27,12 @@ async function until(event, condition) {
 }
 
 // What a person would see.
-const recorded = { status: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [] };
+const recorded = {
+  status: undefined, newer: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [],
+  // What a person loses: cells whose request was dropped, and how often the cursor was thrown out of a cell.
+  dropped: [], thrownOut: 0,
+  reverts: 0, replaced: [],
+};
 // What the person answers, in this order; none is to close the message.
 const answers = [];
 
@@ -82,13 +87,21 @@ class WorkspaceEdit {
   set(uri, edits) { this.edits.push({ uri, edits }); }
 }
 
-const NotebookEdit = { replaceCells: (range, cells) => ({ range, cells }) };
+const NotebookEdit = {
+  replaceCells: (range, cells) => ({ range, cells }),
+  updateCellMetadata: (index, metadata) => ({ index, metadata }),
+};
 
 const events = Object.fromEntries(
-  ['open', 'save', 'change', 'close', 'active', 'configuration'].map(name => [name, new EventEmitter()]),
+  ['open', 'willSave', 'save', 'change', 'close', 'active', 'text', 'configuration'].map(name => [name, new EventEmitter()]),
 );
 
+// Lets what is under way happen first.
+const turn = () => new Promise(resolve => { setImmediate(resolve); });
+
 const encoded = text => new TextEncoder().encode(text);
+
+const decoded = outputs => outputs.flatMap(it => it.items).map(it => new TextDecoder().decode(it.data)).join('');
 
 // An open notebook, as the editor has it: with its own copy of what the file had.
 class Notebook {
@@ -96,47 +109,78 @@ class Notebook {
     this.uri = Uri.file(file);
     this.notebookType = 'jupyter-notebook';
     this.isClosed = false;
+    this.isDirty = false;
+    this.cells = [];
+    // The person's requests: 'waits' or 'runs', by cell.
+    this.requests = new Map();
+    // Whether VS Code's own edit of a cell's metadata fails at the end of its run, as it does where somebody types.
+    this.losesCounts = false;
     this.load();
   }
 
-  // Reads the file, as an editor does that opens or reverts a tab.
+  // Reads the file, as an editor does that opens, reloads or reverts a tab. VS Code keeps the equal cells before the
+  // first and after the last difference, and replaces all between; a cell that was run here is equal to none.
   load() {
+    this.loaded = fs.statSync(this.uri.fsPath);
     const found = JSON.parse(fs.readFileSync(this.uri.fsPath, 'utf8'));
     this.metadata = { metadata: found.metadata };
     const data = found.cells.map(cell => {
       const kind = cell.cell_type === 'markdown' ? 1 : 2;
       const text = Array.isArray(cell.source) ? cell.source.join('') : cell.source;
       const made = new NotebookCellData(kind, text, kind === 1 ? 'markdown' : 'python');
-      made.metadata = { id: cell.id, metadata: cell.metadata };
+      made.metadata = { id: cell.id, metadata: cell.metadata, ...(kind === 2 ? { execution_count: cell.execution_count } : {}) };
       made.outputs = (cell.outputs ?? []).map(it => ({ items: [{ mime: it.output_type, data: encoded(JSON.stringify(it)) }] }));
       made.executionSummary = { executionOrder: cell.execution_count ?? undefined };
       return made;
     });
-    this.cells = data.map(each => this.cell(each));
+    const isEqual = (cell, it) => cell !== undefined && it !== undefined && cell.kind === it.kind && cell.text === it.value
+      && cell.metadata.id === it.metadata.id && decoded(cell.outputs) === decoded(it.outputs)
+      && cell.executionSummary?.success === undefined
+      && cell.executionSummary?.executionOrder === it.executionSummary.executionOrder;
+    const most = Math.min(this.cells.length, data.length);
+    let [first, last] = [0, 0];
+    while (first < most && isEqual(this.cells[first], data[first])) first++;
+    while (last < most - first && isEqual(this.cells.at(-1 - last), data.at(-1 - last))) last++;
     this.isDirty = false;
-    this.renumber();
-    events.change.fire({ notebook: this });
+    this.replace(first, this.cells.length - last, data.slice(first, data.length - last));
+  }
+
+  replace(start, end, data) {
+    const removedCells = this.cells.splice(start, end - start, ...data.map(each => this.cell(each)));
+    for (const cell of removedCells) {
+      // VS Code drops the execution of a cell that is not there any more.
+      if (this.requests.delete(cell)) recorded.dropped.push(cell.text);
+      if (textEditor?.document === cell.document) {
+        recorded.thrownOut++;
+        edits(undefined);
+      }
+    }
+    this.cells.forEach((cell, index) => { cell.index = index; });
+    const change = { range: new NotebookRange(start, end), removedCells, addedCells: this.cells.slice(start, start + data.length) };
+    events.change.fire({ notebook: this, cellChanges: [], contentChanges: [change] });
   }
 
   cell(data) {
-    const cell = { ...data, notebook: this, text: data.value, outputs: data.outputs };
+    const cell = { ...data, notebook: this, text: data.value };
     cell.document = { getText: () => cell.text, languageId: data.languageId };
     return cell;
   }
-
-  renumber() { this.cells.forEach((cell, index) => { cell.index = index; }); }
 
   getCells() { return [...this.cells]; }
 
   cellAt(at) { return this.cells[at]; }
 
   // As VS Code does it: the event of the change comes first, that of unsaved changes a little later.
-  isChanged() {
-    events.change.fire({ notebook: this });
-    setImmediate(() => { this.isDirty = true; changed(); });
+  isChanged(cellChanges = []) {
+    events.change.fire({ notebook: this, cellChanges, contentChanges: [] });
+    setImmediate(() => {
+      this.isDirty = true;
+      this.saveLater();
+      changed();
+    });
   }
 
-  // The person types.
+  // The person types, in a cell without the cursor as "Replace in Files" does.
   type(at, text) {
     this.cells[at].text = text;
     this.isChanged();
@@ -144,13 +188,76 @@ class Notebook {
 
   // The person's own run of a cell has printed this.
   prints(at, text, count) {
-    this.cells[at].outputs = [{ items: [{ mime: 'text/plain', data: encoded(text) }] }];
-    this.cells[at].executionSummary = { executionOrder: count };
-    this.isChanged();
+    const cell = this.cells[at];
+    cell.outputs = [{ items: [{ mime: 'text/plain', data: encoded(text) }] }];
+    this.summary(cell, { executionOrder: count, success: true });
   }
 
-  printed(at) {
-    return this.cells[at].outputs.flatMap(it => it.items).map(it => new TextDecoder().decode(it.data)).join('');
+  printed(at) { return decoded(this.cells[at].outputs); }
+
+  // That a cell waits makes no unsaved changes; its run does.
+  summary(cell, executionSummary) {
+    cell.executionSummary = executionSummary;
+    const change = { cell, executionSummary };
+    if (executionSummary.executionOrder) this.isChanged([change]);
+    else events.change.fire({ notebook: this, cellChanges: [change], contentChanges: [] });
+  }
+
+  // The person runs cells. All of them wait at once; each is sent once the one before it has ended. `send` sends code:
+  // what it returns has the number of the run once it has begun, and its outputs, as the file has them, at its end.
+  async run(cells, send) {
+    for (const cell of cells) {
+      this.requests.set(cell, 'waits');
+      this.summary(cell, {});
+    }
+    for (const cell of cells) {
+      if (!this.requests.has(cell)) continue;
+      const { begins, ends } = send(cell.text);
+      const executionOrder = await begins;
+      if (this.requests.has(cell)) {
+        this.requests.set(cell, 'runs');
+        cell.outputs = [];
+        this.summary(cell, { executionOrder });
+      }
+      const outputs = await ends;
+      if (!this.requests.delete(cell)) continue;
+      cell.outputs = outputs.map(it => ({ items: [{ mime: it.output_type, data: encoded(JSON.stringify(it)) }] }));
+      if (!this.losesCounts) cell.metadata = { ...cell.metadata, execution_count: executionOrder };
+      this.summary(cell, { executionOrder, success: true });
+    }
+  }
+
+  // `files.autoSave`: a while after the last change.
+  saveLater() {
+    clearTimeout(this.saving);
+    if (settings.autoSave) this.saving = setTimeout(() => void this.save().catch(() => {}), 1000);
+  }
+
+  // VS Code refuses to save over a file whose time is later than at the last load or save, and whose size is another.
+  async save() {
+    if (!this.isDirty) return;
+    const waits = [];
+    events.willSave.fire({ notebook: this, waitUntil: edit => waits.push(edit) });
+    for (const edit of await Promise.all(waits)) {
+      await vscode.workspace.applyEdit(edit);
+      await turn();
+    }
+    const { mtimeMs, size } = fs.statSync(this.uri.fsPath);
+    if (mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) throw new Error('the content of the file is newer');
+    const found = JSON.parse(fs.readFileSync(this.uri.fsPath, 'utf8'));
+    found.cells = this.cells.map(cell => ({
+      cell_type: cell.kind === 1 ? 'markdown' : 'code', id: cell.metadata.id, metadata: cell.metadata.metadata,
+      source: cell.text.split(/(?<=\n)/),
+      ...(cell.kind === 1 ? {} : {
+        execution_count: cell.metadata.execution_count ?? null,
+        outputs: cell.outputs.flatMap(it => it.items).map(it => JSON.parse(new TextDecoder().decode(it.data))),
+      }),
+    }));
+    fs.writeFileSync(this.uri.fsPath, `${JSON.stringify(found, null, 1)}\n`);
+    fs.utimesSync(this.uri.fsPath, new Date(), new Date());
+    this.loaded = fs.statSync(this.uri.fsPath);
+    this.isDirty = false;
+    events.save.fire(this);
   }
 }
 
@@ -158,6 +265,13 @@ class Notebook {
 
 const notebooks = [];
 let active;
+let textEditor;
+
+// The person sets the cursor into a cell, or leaves it.
+function edits(cell) {
+  textEditor = cell && { document: cell.document };
+  events.text.fire(textEditor);
+}
 
 const editorOf = notebook => ({ notebook, revealRange: range => { recorded.revealed.push(range.start); changed(); } });
 
@@ -175,15 +289,28 @@ function show(notebook) {
   return active;
 }
 
-// The editor itself takes in a changed file where a tab has no unsaved changes.
-function reload(notebook) {
-  if (!notebook.isDirty) notebook.load();
+function close(notebook) {
+  notebook.isClosed = true;
+  notebooks.splice(notebooks.indexOf(notebook), 1);
+  if (active?.notebook === notebook) active = undefined;
+  edits(undefined);
+  clearTimeout(notebook.saving);
+  events.close.fire(notebook);
+}
+
+// A file has changed. The editor itself takes it in where a tab has no unsaved changes.
+const fileEvents = [new EventEmitter(), new EventEmitter()];
+function fileChanged(name) {
+  const uri = Uri.file(path.resolve(name));
+  const open = notebooks.find(each => String(each.uri) === String(uri));
+  if (open && !open.isDirty && fs.existsSync(uri.fsPath) && fs.statSync(uri.fsPath).mtimeMs > open.loaded.mtimeMs) open.load();
+  for (const each of fileEvents) each.fire(uri);
 }
 
 const providers = [];
 const contents = new Map();
 const commands = new Map([
-  ['workbench.action.files.revert', () => active.notebook.load()],
+  ['workbench.action.files.revert', () => { recorded.reverts++; active.notebook.load(); }],
   ['vscode.diff', (left, right, title) => {
     const text = uri => contents.get(uri.scheme).provideTextDocumentContent(uri);
     recorded.diffs.push({ left: text(left), right: text(right), title });
@@ -224,17 +351,23 @@ const vscode = {
   window: {
     get activeNotebookEditor() { return active; },
     onDidChangeActiveNotebookEditor: events.active.event,
+    get activeTextEditor() { return textEditor; },
+    onDidChangeActiveTextEditor: events.text.event,
     tabGroups: {
       activeTabGroup: {
         get activeTab() { return active && { input: new TabInputNotebook(active.notebook.uri) }; },
       },
     },
     createOutputChannel: () => ({ appendLine: text => { recorded.output.push(text); changed(); }, dispose() {} }),
-    createStatusBarItem: () => ({
-      show() { recorded.status = { text: this.text, tooltip: this.tooltip, command: this.command }; changed(); },
-      hide() { recorded.status = undefined; changed(); },
-      dispose() {},
-    }),
+    createStatusBarItem: id => {
+      const name = id.replace('nb.', '');
+      assert(name in recorded, id);
+      return {
+        show() { recorded[name] = { text: this.text, tooltip: this.tooltip, command: this.command }; changed(); },
+        hide() { recorded[name] = undefined; changed(); },
+        dispose() {},
+      };
+    },
     showErrorMessage: message('error'),
     showInformationMessage: message('information'),
     showWarningMessage: message('warning'),
@@ -243,11 +376,17 @@ const vscode = {
     withProgress: (options, work) => work(),
   },
   workspace: {
-    fs: { readFile: async uri => new Uint8Array(await fs.promises.readFile(uri.fsPath)) },
+    fs: {
+      readFile: async uri => {
+        await turn();
+        return new Uint8Array(fs.readFileSync(uri.fsPath));
+      },
+    },
     get notebookDocuments() { return [...notebooks]; },
     get workspaceFolders() { return [{ uri: Uri.file(process.cwd()) }]; },
     getConfiguration: () => ({ inspect: () => ({ globalValue: settings.path, workspaceValue: settings.workspace }) }),
     onDidOpenNotebookDocument: events.open.event,
+    onWillSaveNotebookDocument: events.willSave.event,
     onDidSaveNotebookDocument: events.save.event,
     onDidChangeNotebookDocument: events.change.event,
     onDidCloseNotebookDocument: events.close.event,
@@ -258,20 +397,20 @@ const vscode = {
     },
     findFiles: async () => (fs.existsSync('.nb/state.json') ? [Uri.file(path.resolve('.nb/state.json'))] : []),
     createFileSystemWatcher: () => {
-      const files = [new EventEmitter(), new EventEmitter()];
-      const watch = fs.watch(process.cwd(), (_, name) => {
-        if (!name?.endsWith('.ipynb')) return;
-        for (const each of files) each.fire(Uri.file(path.resolve(name)));
-      });
-      return { onDidChange: files[0].event, onDidCreate: files[1].event, dispose: () => watch.close() };
+      const watch = settings.watches && fs.watch(process.cwd(), (_, name) => name?.endsWith('.ipynb') && fileChanged(name));
+      return { onDidChange: fileEvents[0].event, onDidCreate: fileEvents[1].event, dispose: () => watch && watch.close() };
     },
-    applyEdit: async ({ edits }) => {
-      for (const { uri, edits: each } of edits) {
+    applyEdit: async ({ edits: all }) => {
+      for (const { uri, edits: each } of all) {
         const notebook = notebooks.find(it => String(it.uri) === String(uri));
-        for (const { range, cells } of each) {
-          notebook.cells.splice(range.start, range.end - range.start, ...cells.map(data => notebook.cell(data)));
+        for (const { range, cells, index, metadata } of each) {
+          if (metadata) {
+            notebook.cells[index].metadata = metadata;
+          } else {
+            recorded.replaced.push(...notebook.cells.slice(range.start, range.end).map(cell => cell.text));
+            notebook.replace(range.start, range.end, cells);
+          }
         }
-        notebook.renumber();
         notebook.isChanged();
       }
       return true;
@@ -314,7 +453,7 @@ const jupyter = {
 };
 const kernels = new Map();
 
-const settings = { path: undefined, workspace: undefined };
+const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true };
 
 // What the extension shows below a cell.
 const marks = cell => providers.map(each => each.provideCellStatusBarItems(cell)).filter(Boolean).map(it => it.text);
@@ -333,5 +472,6 @@ function context() {
 }
 
 module.exports = {
-  answers, changed, commands, context, events, jupyter, kernels, marks, open, reload, recorded, settings, show, until, vscode,
+  answers, changed, close, commands, context, edits, events, fileChanged, jupyter, kernels, marks, open, recorded, settings, show,
+  until, vscode,
 };
