@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::leftover::Leftover;
+use super::sizes::SizeRule;
 use super::swapped_out::{SwappedOut, check};
 use super::touch::Saves;
 use super::write_locked;
@@ -126,26 +127,33 @@ fn finish_leftover(
         )));
     };
     let mut lost = 0;
-    let written = write_locked(notebook, lock, false, true, &|_| false, |current| {
-        // The later save wins. The file that the killed command put in place is older than what was
-        // saved into the file that it swapped out; any other file is newer.
-        let now = std::fs::metadata(&notebook.real).map(|found| FileStamp::of(&found));
-        base.adopt_ids(current);
-        saved.adopt_ids(&base);
-        let merged = match now.is_ok_and(|now| leftover.has_placed(&now)) {
-            true => merge(&base, &saved, current, &|_| false),
-            false => merge(&base, current, &saved, &|_| false),
-        };
-        lost = merged.conflicts.len();
-        Ok::<Document, Infallible>(merged.document)
-    });
+    let written = write_locked(
+        notebook,
+        lock,
+        false,
+        SizeRule::New,
+        &|_| false,
+        |current, _| {
+            // The later save wins. The file that the killed command put in place is older than what was
+            // saved into the file that it swapped out; any other file is newer.
+            let now = std::fs::metadata(&notebook.real).map(|found| FileStamp::of(&found));
+            base.adopt_ids(current);
+            saved.adopt_ids(&base);
+            let merged = match now.is_ok_and(|now| leftover.has_placed(&now)) {
+                true => merge(&base, &saved, current, &|_| false),
+                false => merge(&base, current, &saved, &|_| false),
+            };
+            lost = merged.conflicts.len();
+            Ok::<Document, Infallible>(merged.document)
+        },
+    );
     let written = written.map_err(io::Error::other)?;
     let merged = written.wrote.then(|| {
         "what another program saved while an nb was stopped is merged into this notebook".to_owned()
     });
     let now = FileStamp::of(&std::fs::metadata(&notebook.real)?);
     if written.wrote {
-        let mut saves = Saves::before(lock, &now);
+        let mut saves = Saves::before(lock, &now, None);
         saves.add(&stamp);
         saves.record_write(notebook, &now);
     }
