@@ -6,7 +6,7 @@ use super::history::{self, EditCommand, Recording};
 use super::named_kernelspec;
 use super::notebook_file::{NotebookFile, NotebookFileError};
 use super::seen::SeenCells;
-use super::transaction::{self, TransactionResult, WriteError};
+use super::transaction::{self, SizeRule, Sizes, TransactionResult, WriteError, WriteMode};
 use super::unsaved::{self, Unsaved};
 use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
 use super::view::{PendingCells, ShownCells};
@@ -202,9 +202,12 @@ pub fn change(
     let mut recording = Recording::edit(notebook, &editor.by, command);
     let (mut changes, mut intended) = (Vec::new(), None);
     let mut unseen = UnseenEdits::default();
-    // Formatting changes nothing but the style.
-    let resizes = command.name != "fmt";
-    let write_change = |document: &Document| {
+    let rule = match (&*command.name, &command.undoes) {
+        ("fmt", _) => SizeRule::Any,
+        (_, Some(_)) => SizeRule::NewOrSameText,
+        (_, None) => SizeRule::New,
+    };
+    let write_change = |document: &Document, sizes: &Sizes| {
         recording.touch(document);
         let (mut after, changed) =
             make(document).map_err(|error| explain_stale(error, notebook, editor))?;
@@ -231,19 +234,18 @@ pub fn change(
             .iter()
             .filter(|change| change.kind == ChangeKind::Moved);
         let mover = movers.next().map(|change| &*change.cell);
-        let after = match resizes {
-            true => after.with_other_size(document, mover),
-            false => after,
-        };
+        let after = sizes.fit(rule, after, document, mover);
         recording.intend(document, &after, &changed);
         changes = changed;
         intended = Some(after.clone());
         Ok(after)
     };
-    let written = match resizes {
-        true => transaction::write(notebook, editor.force, write_change),
-        false => transaction::write_style(notebook, command.forced, write_change),
+    let mode = WriteMode {
+        force: editor.force || rule == SizeRule::Any,
+        in_room: command.forced,
+        size: rule,
     };
+    let written = transaction::write_with(notebook, mode, write_change);
     let written = written.map_err(|error| match error {
         WriteError::Change(error) => error,
         WriteError::NotebookFile(error) => error.into(),

@@ -200,7 +200,7 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
     repeat_while_others_save(|| {
-        let written = transaction::write(&notebook, false, |document| {
+        let written = transaction::write_running(&notebook, false, &|_| false, |document| {
             let mut after = document.clone();
             for update in all {
                 update.put(&mut after)?;

@@ -842,11 +842,18 @@ fn formatting_adds_no_space_to_a_file_that_keeps_its_size() {
 }
 
 #[test]
-fn no_edit_leaves_the_size_of_the_file_as_it_was() {
+fn no_edit_gives_the_file_a_size_that_it_had_before() {
     let desk = Desk::old();
     desk.read("claude");
     let mut sizes = vec![desk.text().len()];
-    for (old, new) in [("0.1", "0.5"), ("0.5", "0.9"), ("0.9", "0.1")] {
+    let edits = [
+        ("0.1", "0.5"),
+        ("0.5", "0.9"),
+        ("0.9", "0.75"),
+        ("0.75", "0.3"),
+        ("0.3", "0.1"),
+    ];
+    for (old, new) in edits {
         let operation = format!(r#"[{{"op":"replace","cell":0,"old":"{old}","new":"{new}"}}]"#);
         desk.edit("claude", &operation).unwrap();
         let size = desk.text().len();
@@ -860,7 +867,7 @@ fn no_edit_leaves_the_size_of_the_file_as_it_was() {
     let other = before.iter().zip(&after).filter(|(a, b)| a != b).count();
     assert_eq!((after.len(), other), (before.len(), 1));
     assert_eq!(desk.read("claude").cells()[0].source(), "lr = 0.1");
-    for _ in 0..3 {
+    for _ in edits {
         desk.undo(None).unwrap();
     }
     assert_eq!(desk.string(), OLD);

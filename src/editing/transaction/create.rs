@@ -30,7 +30,7 @@ pub(crate) fn create(notebook: &Path, text: &str) -> io::Result<bool> {
     match file.persist_noclobber(notebook) {
         Ok(file) => {
             let found = file.metadata()?;
-            touch::write_note(lock.as_ref(), &FileStamp::of(&found), None);
+            touch::note_own(lock.as_ref(), &FileStamp::of(&found), None);
             Ok(true)
         }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::leftover::Leftover;
+use super::sizes::SizeRule;
 use super::swapped_out::{SwappedOut, check};
 use super::touch::Saves;
 use super::{WriteMode, write_locked};
@@ -129,9 +130,9 @@ fn finish_leftover(
     let mode = WriteMode {
         force: false,
         in_room: false,
-        resizes: true,
+        size: SizeRule::New,
     };
-    let written = write_locked(notebook, lock, mode, &|_| false, |current| {
+    let written = write_locked(notebook, lock, mode, &|_| false, |current, _| {
         // The later save wins. The file that the killed command put in place is older than what was
         // saved into the file that it swapped out; any other file is newer.
         let now = std::fs::metadata(&notebook.real).map(|found| FileStamp::of(&found));
@@ -150,7 +151,7 @@ fn finish_leftover(
     });
     let now = FileStamp::of(&std::fs::metadata(&notebook.real)?);
     if written.wrote {
-        let mut saves = Saves::before(lock, &now);
+        let mut saves = Saves::before(lock, &now, None);
         saves.add(&stamp);
         saves.record_write(notebook, &now);
     }

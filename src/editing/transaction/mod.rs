@@ -13,6 +13,7 @@ mod finish;
 mod holders;
 mod leftover;
 mod rename;
+mod sizes;
 mod swap;
 mod swapped_out;
 mod text;
@@ -26,6 +27,7 @@ pub use rename::{RenameError, rename};
 pub use touch::settle;
 
 pub(crate) use create::create;
+pub(super) use sizes::{SizeRule, Sizes};
 
 use self::swap::{SwapResult, SwappedSave, put};
 use self::touch::Saves;
@@ -41,6 +43,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often to merge and try again if another program keeps saving the notebook.
 const MOST_ATTEMPTS: usize = 20;
+
+/// The note about a file for which no new size was found.
+const SIZE_NOTE: &str = "the file has a size that it had before in the last 24 hours, since white space could not give it another: an editor that has shown it since then may save over this edit without a question; reload the notebook there";
 
 /// The result of a transaction.
 #[derive(Clone, Debug)]
@@ -59,41 +64,50 @@ pub struct TransactionResult {
     pub notes: Vec<String>,
 }
 
+/// How a notebook is written.
+#[derive(Clone, Copy)]
+pub(super) struct WriteMode {
+    /// Whether the change is made again from another program's save in between, in place of a merge.
+    pub(super) force: bool,
+    /// Whether the notebook is written although JupyterLab may have it open in a room.
+    pub(super) in_room: bool,
+    /// Which sizes the file may get.
+    pub(super) size: SizeRule,
+}
+
 /// Changes a notebook. A save of another program in between is merged; with `force` the change is
 /// made again from that save: the last writer wins. Without `force` a notebook that may be open in a room of
-/// jupyter-collaboration is not written.
+/// jupyter-collaboration is not written. The file gets a size that it did not have in the last day.
 ///
 /// # Errors
 /// The notebook cannot be read or written, or the change fails.
 pub fn write<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
-    change: impl FnMut(&Document) -> Result<Document, E>,
+    mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
-    write_running(notebook, force, &|_| false, change)
+    let mode = WriteMode {
+        force,
+        in_room: force,
+        size: SizeRule::New,
+    };
+    write_with(notebook, mode, |document, _| change(document))
 }
 
-/// Like [`write()`], for a change of nothing but the file's style: the file may keep its size, as no text is
-/// lost if an editor saves its own copy over it, and the change is made again from a save in between. With
-/// `in_room` also a notebook that may be open in a room is written.
+/// Like [`write()`], in another mode. The change gets the sizes that the file had.
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_style<E: std::error::Error + 'static>(
+pub(super) fn write_with<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
-    in_room: bool,
-    change: impl FnMut(&Document) -> Result<Document, E>,
+    mode: WriteMode,
+    change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
-    let mode = WriteMode {
-        force: true,
-        in_room,
-        resizes: false,
-    };
-    write_with(notebook, mode, &|_| false, change)
+    write_running_with(notebook, mode, &|_| false, change)
 }
 
 /// Like [`write`], for the recorder of the cells that `runs` names: the outputs of these cells are the
-/// recorder's, even if other programs save others in the meantime.
+/// recorder's, even if other programs save others in the meantime. The file only gets another size than before.
 ///
 /// # Errors
 /// As [`write`].
@@ -101,32 +115,21 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
-    change: impl FnMut(&Document) -> Result<Document, E>,
+    mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     let mode = WriteMode {
         force,
         in_room: force,
-        resizes: true,
+        size: SizeRule::OtherThanNow,
     };
-    write_with(notebook, mode, runs, change)
+    write_running_with(notebook, mode, runs, |document, _| change(document))
 }
 
-/// How a notebook is written.
-#[derive(Clone, Copy)]
-struct WriteMode {
-    /// Whether the change is made again from another program's save in between, in place of a merge.
-    force: bool,
-    /// Whether the notebook is written although JupyterLab may have it open in a room.
-    in_room: bool,
-    /// Whether the file must not keep its size.
-    resizes: bool,
-}
-
-fn write_with<E: std::error::Error + 'static>(
+fn write_running_with<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     mode: WriteMode,
     runs: &dyn Fn(&str) -> bool,
-    change: impl FnMut(&Document) -> Result<Document, E>,
+    change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     // If there is no lock, as in a sandbox, the check of the swapped-out file is the only
     // protection.
@@ -150,10 +153,11 @@ fn write_locked<E: std::error::Error + 'static>(
     lock: Option<&Lock>,
     mode: WriteMode,
     runs: &dyn Fn(&str) -> bool,
-    mut change: impl FnMut(&Document) -> Result<Document, E>,
+    mut change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     let (before, stamp) = notebook.read_stamped()?;
-    let changed = change(&before).map_err(WriteError::Change)?;
+    let saves = Saves::before(lock, &stamp, mode.size.text_of(&before));
+    let changed = change(&before, &saves.sizes).map_err(WriteError::Change)?;
     let mut attempt = ContendedWrite {
         notebook,
         runs,
@@ -163,7 +167,8 @@ fn write_locked<E: std::error::Error + 'static>(
         changed,
         theirs: None,
         conflicts: Vec::new(),
-        saves: Saves::before(lock, &stamp),
+        saves,
+        rule: mode.size,
         stamp,
         wrote: false,
         swapped_saves: Vec::new(),
@@ -182,9 +187,7 @@ fn write_locked<E: std::error::Error + 'static>(
             let notebook = Box::new(notebook.clone());
             return Err(WriteError::InRoom { notebook, room });
         }
-        if mode.resizes {
-            attempt.to_write = attempt.to_write.with_other_size(&attempt.in_file, None);
-        }
+        attempt.resize();
         let theirs = match put(
             notebook,
             &attempt.in_file,
@@ -193,8 +196,7 @@ fn write_locked<E: std::error::Error + 'static>(
         ) {
             Ok(SwapResult::Done { placed, note }) => {
                 attempt.notes.extend(note);
-                attempt.stamp = placed;
-                attempt.wrote = true;
+                attempt.placed(placed);
                 return attempt.end();
             }
             Ok(SwapResult::SwappedSave(save)) => attempt.take_swapped_save(*save),
@@ -236,8 +238,9 @@ struct ContendedWrite<'a, E> {
     /// The notebook that is to be in the file.
     to_write: Document,
     wrote: bool,
-    /// The times of other programs' saves.
+    /// The times of other programs' saves, and the sizes that the file had.
     saves: Saves<'a>,
+    rule: SizeRule,
     /// The saves that are merged into `to_write`, but perhaps not yet in the file.
     swapped_saves: Vec<SwappedSave>,
     /// Whether two of those saves changed the same lines; the last one stays.
@@ -249,6 +252,26 @@ struct ContendedWrite<'a, E> {
 }
 
 impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
+    /// Gives the notebook a size that the rule allows.
+    fn resize(&mut self) {
+        let sizes = &self.saves.sizes;
+        if sizes.allows(self.rule, &self.to_write, &self.in_file) {
+            return;
+        }
+        self.to_write = sizes.fit(self.rule, self.to_write.clone(), &self.in_file, None);
+        if !sizes.allows(self.rule, &self.to_write, &self.in_file) {
+            self.notes.push(SIZE_NOTE.to_owned());
+        }
+    }
+
+    /// Records that the notebook `to_write` is in the file, with this stamp.
+    fn placed(&mut self, stamp: FileStamp) {
+        self.saves
+            .add_size(&stamp, self.rule.text_of(&self.to_write));
+        self.stamp = stamp;
+        self.wrote = true;
+    }
+
     /// Takes in another program's save, which was swapped out; returns the base with its changes, without
     /// this change.
     fn take_swapped_save(&mut self, mut save: SwappedSave) -> Document {
@@ -256,8 +279,7 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
         let theirs = self.without_change(&save.saved);
         self.saves.add(save.saved_at());
         self.in_file = self.to_write.clone();
-        self.stamp = save.placed;
-        self.wrote = true;
+        self.placed(save.placed);
         self.swapped_saves.push(save);
         theirs
     }
@@ -302,10 +324,10 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
     fn reapply(
         &mut self,
         theirs: Document,
-        change: &mut impl FnMut(&Document) -> Result<Document, E>,
+        change: &mut impl FnMut(&Document, &Sizes) -> Result<Document, E>,
     ) {
         let changed = match &self.change_error {
-            None => change(&theirs),
+            None => change(&theirs, &self.saves.sizes),
             Some(_) => Ok(theirs.clone()),
         };
         self.changed = changed.unwrap_or_else(|error| {

@@ -27,8 +27,15 @@ impl Folder {
         NotebookFile::of(&self.path()).unwrap()
     }
 
+    /// Returns the file's text without the spaces that give it another size.
     fn text(&self) -> String {
-        std::fs::read_to_string(self.path()).unwrap()
+        let text = std::fs::read_to_string(self.path()).unwrap();
+        let parts: Vec<_> = text.split('}').collect();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|part| part.trim_end_matches(' '))
+            .collect();
+        parts.join("}")
     }
 
     /// Returns the files beside the notebook and the project's folder.
@@ -388,6 +395,31 @@ fn touched(path: &PathBuf, before: &FileStamp) -> FileStamp {
     let now = FileStamp::of(&std::fs::metadata(path).unwrap());
     assert_eq!(before.ino(), now.ino());
     now
+}
+
+#[test]
+fn an_edit_for_which_no_size_is_free_says_so() {
+    let folder = Folder::new();
+    let (notebook, path) = (folder.notebook(), folder.path());
+    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    settle();
+    let stamp = FileStamp::of(&std::fs::metadata(&path).unwrap());
+    let lock = crate::project::lock_notebook(&path, LOCK_TIMEOUT).unwrap();
+    let mut saves = Saves::before(Some(&lock), &stamp, None);
+    for size in 0..5000 {
+        saves.sizes.add(size, None, jiff::Timestamp::now());
+    }
+    saves.record_write(&notebook, &stamp);
+    drop(lock);
+    let written = write(&notebook, false, |document| set(document, "aaaa", "2")).unwrap();
+    assert_eq!(written.notes, [SIZE_NOTE]);
+    // A recorder need not avoid these sizes.
+    let runs_none = |_: &str| false;
+    let written = write_running(&notebook, false, &runs_none, |document| {
+        set(document, "aaaa", "3")
+    });
+    assert!(written.unwrap().notes.is_empty());
+    assert_eq!(folder.text(), text("3", "two"));
 }
 
 #[test]

@@ -12,11 +12,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::sizes::Sizes;
 use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::NotebookFile;
+use crate::notebook::Revision;
 use crate::project::{Lock, NotLocked, lock_notebook};
 
 /// A write of `nb` is close to a save if less than this is between them.
@@ -34,7 +37,7 @@ pub(super) const NUDGE: Duration = Duration::from_millis(20);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many bytes of a lock file are read at most.
-const NOTE_BYTES: usize = 256;
+pub(super) const NOTE_BYTES: usize = 1 << 20;
 
 /// The threads that wait to touch a notebook.
 static PENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
@@ -51,7 +54,8 @@ pub fn settle() {
     }
 }
 
-/// The time at which another program last saved a notebook, as far as a write of `nb` knows.
+/// The time at which another program last saved a notebook, and the sizes that the file had, as far as a
+/// write of `nb` knows.
 ///
 /// The writers' lock file records which file the last write of `nb` put in place, so that `nb`'s
 /// own writes do not count as other programs' saves.
@@ -60,28 +64,49 @@ pub(super) struct Saves<'a> {
     lock: Option<&'a Lock>,
     /// In nanoseconds since 1970, by the file system's clock.
     last: Option<i128>,
+    /// The sizes that the file had.
+    pub(super) sizes: Sizes,
 }
 
 impl<'a> Saves<'a> {
-    /// Returns the time of the last save of a notebook with this stamp.
-    pub(super) fn before(lock: Option<&'a Lock>, found: &FileStamp) -> Self {
-        let note = lock.and_then(|lock| lock.content(NOTE_BYTES).ok());
-        let note = note.and_then(|note| serde_json::from_slice::<Note>(&note).ok());
+    /// Returns the time of the last save of a notebook with this stamp, and with this text if that is known.
+    pub(super) fn before(
+        lock: Option<&'a Lock>,
+        found: &FileStamp,
+        text: Option<Revision>,
+    ) -> Self {
+        let note = read_note(lock);
+        let mut sizes = Sizes::default();
+        let (size, modified) = found.content();
         let last = match note {
-            Some(write_note) if write_note.placed == key(found) => write_note.saved,
-            _ => Some(found.content().1),
+            Some(note) if note.placed == key(found) => {
+                sizes = note.sizes;
+                sizes.keep(size, text, Timestamp::now());
+                note.saved
+            }
+            note => {
+                sizes = note.map_or(sizes, |note| note.sizes);
+                sizes.add(size, text, Timestamp::now());
+                Some(modified)
+            }
         };
-        Self { lock, last }
+        Self { lock, last, sizes }
     }
 
     /// Adds another save, by the stamp of the file that it wrote.
     pub(super) fn add(&mut self, saved: &FileStamp) {
         self.last = self.last.max(Some(saved.content().1));
+        self.add_size(saved, None);
+    }
+
+    /// Adds the size of a file with a text, if that is known.
+    pub(super) fn add_size(&mut self, file: &FileStamp, text: Option<Revision>) {
+        self.sizes.add(file.content().0, text, Timestamp::now());
     }
 
     /// Records the file that is in place now, and touches it later if a save was close to the write.
     pub(super) fn record_write(&self, notebook: &NotebookFile, placed: &FileStamp) {
-        write_note(self.lock, placed, self.last);
+        write_note(self.lock, placed, self.last, self.sizes.clone());
         let close = i128::try_from(CLOSE_TIME.as_nanos()).unwrap_or(i128::MAX);
         let distance = self.last.map(|last| (placed.content().1 - last).abs());
         if distance.is_some_and(|distance| distance <= close) {
@@ -92,12 +117,29 @@ impl<'a> Saves<'a> {
 }
 
 /// Records the file that `nb` has put in place, for the next holder of the lock.
-pub(super) fn write_note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
-    let placed = key(placed);
-    // If the record is missing, a file is touched once too often.
-    if let Some((lock, write_note)) = lock.zip(serde_json::to_vec(&Note { placed, saved }).ok()) {
-        let _ = lock.set_content(&write_note);
+fn write_note(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>, mut sizes: Sizes) {
+    sizes.forget_old(Timestamp::now());
+    let note = Note {
+        placed: key(placed),
+        saved,
+        sizes,
+    };
+    // If the record is missing, a file is touched once too often, and an edit may have the size of an earlier version.
+    if let Some((lock, note)) = lock.zip(serde_json::to_vec(&note).ok()) {
+        let _ = lock.set_content(&note);
     }
+}
+
+/// Records a file that `nb` has made or touched.
+pub(super) fn note_own(lock: Option<&Lock>, placed: &FileStamp, saved: Option<i128>) {
+    let mut sizes = read_note(lock).map_or_else(Sizes::default, |note| note.sizes);
+    sizes.keep(placed.content().0, None, Timestamp::now());
+    write_note(lock, placed, saved, sizes);
+}
+
+fn read_note(lock: Option<&Lock>) -> Option<Note> {
+    let note = lock?.content(NOTE_BYTES).ok()?;
+    serde_json::from_slice(&note).ok()
 }
 
 /// Calls `touch` half a second later, or not at all if no thread can be started.
@@ -126,7 +168,7 @@ fn touch(notebook: &Path, placed: &FileStamp, saved: Option<i128>) {
         && file.set_modified(modified + NUDGE).is_ok()
         && let Ok(found) = file.metadata()
     {
-        write_note(lock.as_ref(), &FileStamp::of(&found), saved);
+        note_own(lock.as_ref(), &FileStamp::of(&found), saved);
     }
 }
 
@@ -140,12 +182,15 @@ fn open(notebook: &Path) -> std::io::Result<File> {
 }
 
 /// The content of a lock file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Note {
     /// The inode, size and time of the file that `nb` has put in place last.
     placed: (u64, u64, i128),
     /// When another program last saved.
     saved: Option<i128>,
+    /// The sizes that the file had.
+    #[serde(default)]
+    sizes: Sizes,
 }
 
 fn key(stamp: &FileStamp) -> (u64, u64, i128) {
@@ -164,10 +209,15 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let placed = (17, 5_000_000, 1_790_000_000_123_456_789);
         for saved in [None, Some(1_790_000_000_000_000_000)] {
-            let write_note = Note { placed, saved };
-            let text = serde_json::to_vec(&write_note).unwrap();
-            assert!(text.len() <= NOTE_BYTES);
-            assert_eq!(serde_json::from_slice::<Note>(&text).unwrap(), write_note);
+            let sizes = Sizes::default();
+            let note = Note {
+                placed,
+                saved,
+                sizes,
+            };
+            let text = serde_json::to_vec(&note).unwrap();
+            let read = serde_json::from_slice::<Note>(&text).unwrap();
+            assert_eq!((read.placed, read.saved), (placed, saved));
         }
     }
 
@@ -197,7 +247,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
         // The touch does not count as a save.
         let lock = lock_notebook(&path, LOCK_TIMEOUT).unwrap();
-        assert_eq!(Saves::before(Some(&lock), &stamp(&path)).last, None);
+        assert_eq!(Saves::before(Some(&lock), &stamp(&path), None).last, None);
         drop(lock);
         std::fs::write(&path, "theirs").unwrap();
         let theirs = stamp(&path);

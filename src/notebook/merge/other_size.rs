@@ -1,35 +1,55 @@
-//! White space that gives a written file another size than the file before it.
+//! White space that gives a written file another size than the file had before.
 //!
 //! VS Code refuses to save over a newer file only if both its time and its size differ from those that it
 //! read (`validateWriteFile` in its file service). It would overwrite an edit that keeps the size, such as
-//! `0.1` to `0.5`, without asking. The space goes between two JSON tokens, before the last one of a line that
-//! the edit has changed: no reader of the notebook sees it, and `git diff --check` does not report it as it
-//! does a space at the end. Sources are never touched, since a space may have a meaning there.
+//! `0.1` to `0.5`, without asking, and so it would two edits of which the second brings the size back. The spaces go
+//! between two JSON tokens, before the last one of a line that the edit has changed: no reader of the notebook sees
+//! them, and `git diff --check` does not report them as it does a space at the end. Sources are never touched, since a
+//! space may have a meaning there.
 
 use super::align::out_of_order;
 use crate::notebook::document::{Cell, Document};
 
-/// How many spaces are added at one position before all of them are removed. Without this limit, the line
-/// of a counter that goes from 1 to 2 and on, run after run, would grow for ever.
-const MOST_SPACES: usize = 16;
+/// How many spaces stand at one position at most.
+const MOST_SPACES: usize = 4096;
 
 impl Document {
-    /// Returns the notebook with another size than `before`, from which it was made by edits. It stays
-    /// unchanged if the sizes differ already, or if the bytes are equal. `mover` is the id of the cell that
-    /// was moved, if known: of two cells that changed places, either may be it.
+    /// Returns the number of bytes of the notebook's file.
+    pub fn size(&self) -> usize {
+        self.chunks().map(<[u8]>::len).sum()
+    }
+
+    /// Returns the notebook with a size that is allowed, or, if no number of spaces leads to one, with another size
+    /// than `before`, from which it was made by edits. It stays unchanged if its size is allowed, or if the bytes are
+    /// equal. `mover` is the id of the cell that was moved, if known: of two cells that changed places, either may be it.
     #[must_use]
-    pub fn with_other_size(mut self, before: &Self, mover: Option<&str>) -> Self {
-        let length = |document: &Self| document.chunks().map(<[u8]>::len).sum::<usize>();
-        if length(&self) != length(before) || self.has_same_bytes(before) {
+    pub fn with_size(
+        mut self,
+        before: &Self,
+        mover: Option<&str>,
+        is_allowed: &dyn Fn(usize) -> bool,
+    ) -> Self {
+        let (size, current) = (self.size(), before.size());
+        if is_allowed(size) || self.has_same_bytes(before) {
             return self;
         }
+        // The sizes of the part that gets the spaces.
+        let spaced = |text: &[u8], from| {
+            let whole = |part: usize| size - text.len() + part;
+            let place = SpacePlace::in_text(text, from);
+            let mut numbers = 0..=MOST_SPACES;
+            let number = numbers.find(|number| is_allowed(whole(place.length_with(*number))));
+            let number =
+                number.or_else(|| (0..=1).find(|it| whole(place.length_with(*it)) != current));
+            place.with(number.unwrap_or_default())
+        };
         let places = before.positions_by_id();
         let old = |cell: &Cell| before.cells.get(*places.get(cell.id())?);
         let is_other = |cell: &&mut Cell| old(cell).is_none_or(|old| old.text != cell.text);
         let changed = self.cells.iter_mut().find(is_other);
         if let Some(cell) = changed {
             let from = old(cell).map_or(0, |old| end_of_change(&old.text, &cell.text));
-            cell.rewrite(with_space(&cell.text, from));
+            cell.rewrite(spaced(&cell.text, from));
             return self;
         }
         let order: Vec<_> = self
@@ -41,11 +61,11 @@ impl Document {
         let named = named.filter(|at| order.get(*at) != Some(&Some(*at)));
         let mover = named.or_else(|| out_of_order(&order).iter().position(|moved| *moved));
         if let Some(cell) = mover.and_then(|at| self.cells.get_mut(at)) {
-            cell.rewrite(with_space(&cell.text, 0));
+            cell.rewrite(spaced(&cell.text, 0));
             return self;
         }
         let from = end_of_change(&before.frame.text, &self.frame.text);
-        self.frame = self.frame.rewritten(with_space(&self.frame.text, from));
+        self.frame = self.frame.rewritten(spaced(&self.frame.text, from));
         self
     }
 }
@@ -56,28 +76,52 @@ fn end_of_change(old: &[u8], new: &[u8]) -> usize {
     new.len() - pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Returns JSON with one more space in the line at `from`, or in a line after it; in a text of one line, before
+/// The place of the spaces in a JSON text: in the line at a position or in one after it; in a text of one line, before
 /// the last bracket.
-fn with_space(text: &[u8], from: usize) -> Vec<u8> {
-    let at = last_token(text, from)
-        .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
-        .unwrap_or(text.len());
-    let (head, tail) = text.split_at(at);
-    let is_space = |byte: &&u8| **byte == b' ';
-    let spaces = head.iter().rev().take_while(is_space).count();
-    // As many spaces may belong to the file's style.
-    let own = match head.iter().rev().nth(spaces) {
-        Some(b':') => 1,
-        // The indent of the next line.
-        Some(b'\n') => tail
-            .split(|byte| *byte == b'\n')
-            .nth(1)
-            .map_or(0, |line| line.iter().take_while(is_space).count()),
-        _ => 0,
-    };
-    match spaces.checked_sub(own) {
-        Some(MOST_SPACES..) => [head.get(..at - spaces + own).unwrap_or_default(), tail].concat(),
-        _ => [head, b" ", tail].concat(),
+struct SpacePlace<'a> {
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+impl<'a> SpacePlace<'a> {
+    fn in_text(text: &'a [u8], from: usize) -> Self {
+        let at = last_token(text, from)
+            .or_else(|| text.iter().rposition(|byte| *byte == b'}'))
+            .unwrap_or(text.len());
+        let (head, tail) = text.split_at(at);
+        let is_space = |byte: &&u8| **byte == b' ';
+        let spaces = head.iter().rev().take_while(is_space).count();
+        // As many spaces may belong to the file's style.
+        let own = match head.iter().rev().nth(spaces) {
+            Some(b':') => 1,
+            Some(b'\n') => {
+                let indent = |line: &[u8]| line.iter().take_while(is_space).count();
+                let lines = |text: &'a [u8]| text.split(|byte| *byte == b'\n');
+                let next = lines(tail).nth(1).unwrap_or_default();
+                // The next line is as deep, or closes the bracket round this one.
+                let step = match next.trim_ascii_start().first() {
+                    Some(b']' | b'}') => {
+                        let inside = lines(text).nth(1).map_or(0, indent);
+                        inside.saturating_sub(lines(text).next_back().map_or(0, indent))
+                    }
+                    _ => 0,
+                };
+                indent(next) + step
+            }
+            _ => 0,
+        };
+        let earlier = spaces.saturating_sub(own);
+        let head = head.get(..at - earlier).unwrap_or_default();
+        Self { head, tail }
+    }
+
+    /// Returns the length of the text with so many spaces.
+    fn length_with(&self, spaces: usize) -> usize {
+        self.head.len() + spaces + self.tail.len()
+    }
+
+    fn with(&self, spaces: usize) -> Vec<u8> {
+        [self.head, &vec![b' '; spaces], self.tail].concat()
     }
 }
 
@@ -126,6 +170,11 @@ mod tests {
 
     const FILE: &str = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 1,\n   \"id\": \"a\",\n   \"metadata\": {},\n   \"outputs\": [],\n   \"source\": [\n    \"x = 0.1 \\\\\\n\",\n    \"'''\"\n   ]\n  },\n  {\n   \"cell_type\": \"raw\",\n   \"id\": \"b\",\n   \"metadata\": {},\n   \"source\": \"y\"\n  }\n ],\n \"metadata\": {\n  \"k\": \"1\"\n },\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n";
 
+    /// Returns the notebook with another size than the one before.
+    fn other_size(after: Document, before: &Document, mover: Option<&str>) -> Document {
+        after.with_size(before, mover, &|size| size != before.size())
+    }
+
     fn text(document: &Document) -> String {
         String::from_utf8(document.to_bytes()).unwrap()
     }
@@ -135,33 +184,33 @@ mod tests {
         let before = open(FILE.as_bytes());
         let mut after = before.clone();
         after.replace(0, "0.1", "0.5", false).unwrap();
-        let after = after.with_other_size(&before, None);
+        let after = other_size(after, &before, None);
         let want = FILE.replace("0.1 \\\\\\n\",", "0.5 \\\\\\n\" ,");
         assert_eq!(text(&after), want);
         assert_eq!(after.cells()[0].source(), "x = 0.5 \\\n'''");
         // A move, and a change of the notebook's own metadata.
         let mut moved = before.clone();
         moved.move_cell(1, 0).unwrap();
-        let moved = moved.with_other_size(&before, Some("b"));
+        let moved = other_size(moved, &before, Some("b"));
         assert_eq!(text(&moved).len(), FILE.len() + 1);
         assert_eq!(moved.cells()[1].text, before.cells()[0].text);
         let mut named = before.clone();
         named
             .set_notebook_metadata(&["k"], &Json::string("2"))
             .unwrap();
-        let named = named.with_other_size(&before, None);
+        let named = other_size(named, &before, None);
         assert_eq!(text(&named), FILE.replace("\"1\"", " \"2\""));
         assert_whole(&named);
         // A document whose size differs already, or that has not changed, stays as it is.
         let mut longer = before.clone();
         longer.replace(0, "0.1", "0.15", false).unwrap();
         assert_eq!(
-            text(&longer.clone().with_other_size(&before, None)),
+            text(&other_size(longer.clone(), &before, None)),
             text(&longer)
         );
-        assert_eq!(text(&before.clone().with_other_size(&before, None)), FILE);
+        assert_eq!(text(&other_size(before.clone(), &before, None)), FILE);
         assert_eq!(
-            text(&open(FILE.as_bytes()).with_other_size(&before, None)),
+            text(&other_size(open(FILE.as_bytes()), &before, None)),
             FILE
         );
     }
@@ -179,18 +228,19 @@ mod tests {
         for edit in edits {
             let mut after = before.clone();
             edit(&mut after);
-            let after = text(&after.with_other_size(&before, Some("b")));
+            let after = text(&other_size(after, &before, Some("b")));
             assert_ne!(after, FILE);
             assert!(!after.contains(" \n"), "{after}");
         }
+        // The indent of a line stays, whichever number of spaces is chosen.
+        let last = SpacePlace::in_text(b"{\n \"a\": [\n  1\n ]\n}", 12);
+        assert_eq!(last.with(0), b"{\n \"a\": [\n  1\n ]\n}");
         // The space is not put into empty brackets, which mean the same only without it.
         let brackets = b"{\n \"a\": [\n  1\n ],\n \"b\": {}\n}";
-        let found = with_space(brackets, 25);
+        let with_space = |from| SpacePlace::in_text(brackets, from).with(1);
+        let found = with_space(25);
         assert_eq!(found, b"{\n \"a\": [\n  1\n ],\n \"b\":  {}\n}");
-        assert_eq!(
-            with_space(brackets, 0),
-            b"{\n \"a\": [\n   1\n ],\n \"b\": {}\n}"
-        );
+        assert_eq!(with_space(0), b"{\n \"a\": [\n   1\n ],\n \"b\": {}\n}");
     }
 
     #[test]
@@ -198,7 +248,7 @@ mod tests {
         let before = open(FILE.as_bytes());
         let mut after = before.clone();
         after.replace(0, "0.1", "0.5", false).unwrap();
-        let mut longer = after.with_other_size(&before, None);
+        let mut longer = other_size(after, &before, None);
         longer.set_source(0, "x = 0.5 \\\ny\nz").unwrap();
         assert!(!text(&longer).contains(" ,"), "{}", text(&longer));
     }
@@ -211,12 +261,38 @@ mod tests {
             let mut next = now.clone();
             let digit = (b'2' + round % 5) as char;
             next.set_source(1, &digit.to_string()).unwrap();
-            let next = next.with_other_size(&now, None);
+            let next = other_size(next, &now, None);
             assert_ne!(text(&next).len(), text(&now).len());
             longest = longest.max(text(&next).len());
             now = next;
         }
-        assert!(longest <= FILE.len() + MOST_SPACES, "{longest}");
+        assert!(longest <= FILE.len() + 1, "{longest}");
+    }
+
+    #[test]
+    fn the_fewest_spaces_are_added_that_lead_to_an_allowed_size() {
+        let before = open(FILE.as_bytes());
+        let mut after = before.clone();
+        after.set_source(1, "x").unwrap();
+        let with_size = |is_allowed: &dyn Fn(usize) -> bool| {
+            text(&after.clone().with_size(&before, None, is_allowed))
+        };
+        let line = |spaces| FILE.replace("\"y\"", &format!("{}\"x\"", " ".repeat(spaces)));
+        assert_eq!(with_size(&|size| size > FILE.len() + 40), line(41));
+        let most = FILE.len() + MOST_SPACES;
+        assert_eq!(with_size(&|size| size >= most), line(MOST_SPACES));
+        // None is allowed: the size differs at least from that of the file.
+        assert_eq!(with_size(&|size| size > most), line(1));
+        after = open(with_size(&|size| size > FILE.len() + 40).as_bytes());
+        after.set_source(1, "longer").unwrap();
+        let shorter = after
+            .clone()
+            .with_size(&before, None, &|size| size < FILE.len() + 6);
+        assert_eq!(
+            text(&shorter),
+            FILE.replace("\"y\"", "\"longer\""),
+            "spaces go again"
+        );
     }
 
     proptest! {
@@ -240,7 +316,7 @@ mod tests {
                 }),
                 _ => after.clear_outputs(at).map(drop),
             };
-            let with_space = after.clone().with_other_size(&before, None);
+            let with_space = other_size(after.clone(), &before, None);
             assert_whole(&with_space);
             prop_assert_eq!(meaning(&with_space), meaning(&after));
             let (old, new) = (before.to_bytes(), with_space.to_bytes());
