@@ -879,3 +879,56 @@ fn the_built_page_is_that_of_its_sources() {
         );
     }
 }
+
+#[test]
+fn the_page_draws_what_is_hidden_as_the_program_does() {
+    use nb::notebook::{OWN, is_hidden, visible};
+    use std::fmt::Write as _;
+
+    if Command::new("node").arg("--version").output().is_err() {
+        eprintln!("no node here: what the page draws is not compared");
+        return;
+    }
+    // Every character alone, and all that is hidden beside letters that may need it.
+    let characters = || ('\0'..=char::MAX).filter(|c| *c != OWN);
+    let mut text: String = characters().flat_map(|c| ['x', c]).collect();
+    for c in characters().filter(|c| is_hidden(*c)) {
+        for before in [
+            "م",
+            "क",
+            "👩",
+            "👨🏽",
+            "👩\u{fe0f}",
+            "x\u{fe0f}",
+            "葛",
+            "1",
+            "ᠠ",
+            "∩",
+        ] {
+            for after in ["👩", "\u{20e3}", "x", "\u{200d}"] {
+                writeln!(text, "{before}{c}{after}").expect("a text grows");
+            }
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("text");
+    std::fs::write(&file, &text).expect("write the text");
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web/page/source/visible.js");
+    let script = "import { readFileSync } from 'node:fs';
+        const { visible } = await import(process.argv[1]);
+        process.stdout.write(visible(readFileSync(process.argv[2], 'utf8')));";
+    let mut node = Command::new("node");
+    node.args(["--input-type=module", "-e", script]);
+    let drawn = node.arg(module).arg(file).output().expect("run node");
+    assert!(
+        drawn.status.success(),
+        "{}",
+        String::from_utf8_lossy(&drawn.stderr)
+    );
+    let drawn = String::from_utf8(drawn.stdout).expect("a text");
+    let expected = visible(&text);
+    for (at, (page, program)) in drawn.lines().zip(expected.lines()).enumerate() {
+        assert!(page == program, "line {at}: {page:?}, not {program:?}");
+    }
+    assert_eq!(drawn.len(), expected.len());
+}

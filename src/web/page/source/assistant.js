@@ -3,6 +3,7 @@
 import { pathOf, request, send } from "./connection.js";
 import { showMarkdown } from "./outputs.js";
 import { button, make } from "./parts.js";
+import { visible } from "./visible.js";
 
 /** The events of the server that a turn has. */
 const EVENTS = [
@@ -219,7 +220,7 @@ class TurnView {
   }
 
   note({ text }) {
-    this.add(make("p.remark", {}, text));
+    this.add(make("p.remark", {}, visible(text)));
   }
 
   tool_start({ id, title, kind, content, warnings }) {
@@ -227,9 +228,9 @@ class TurnView {
     const shown = make("div.shown", {}, ...content.map(contentNode));
     const result = make("div.result");
     const tools = make("span.step-tools");
-    const summary = make("summary", {}, state, ` ${title} `, tools);
+    const summary = make("summary", {}, state, ` ${visible(title)} `, tools);
     const node = make("details.step", { "data-kind": kind, open: content.length > 0 }, summary, shown, result);
-    for (const warning of warnings ?? []) shown.append(make("p.warning", {}, warning));
+    for (const warning of warnings ?? []) shown.append(make("p.warning", {}, visible(warning)));
     this.steps.set(id, { node, state, result, tools });
     this.add(node);
   }
@@ -258,7 +259,7 @@ class TurnView {
       const path = pathOf(this.panel.book.id, "chat", "answer");
       return this.panel.book.catch(request("POST", path, { id, text: letter }));
     };
-    const [title, ...options] = text.split("\n");
+    const [title, ...options] = visible(text).split("\n");
     const known = options.map((line) => line.match(/^ {2}([a-z]) {2}(.*)$/)).filter(Boolean);
     const buttons = known.map(([, letter, words]) => button(words, words, () => answer(letter)));
     this.asked = make("div.asked", { role: "group", "aria-label": "Question" }, make("p", {}, title), ...buttons);
@@ -288,7 +289,7 @@ class TurnView {
 }
 
 function contentNode(content) {
-  if (content.type === "text") return make("pre", {}, content.text);
-  const line = (mark, text) => text.split("\n").map((each) => make(`div.${mark === "-" ? "old" : "new"}`, {}, `${mark} ${each}`));
+  if (content.type === "text") return make("pre", {}, visible(content.text));
+  const line = (mark, text) => visible(text).split("\n").map((each) => make(`div.${mark === "-" ? "old" : "new"}`, {}, `${mark} ${each}`));
   return make("pre.diff", {}, ...line("-", content.old), ...line("+", content.new));
 }
