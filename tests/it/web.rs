@@ -906,7 +906,7 @@ fn the_page_draws_what_is_hidden_as_the_program_does() {
             "∩",
         ] {
             for after in ["👩", "\u{20e3}", "x", "\u{200d}"] {
-                write!(text, "{before}{c}{after}\n").expect("a text grows");
+                writeln!(text, "{before}{c}{after}").expect("a text grows");
             }
         }
     }
