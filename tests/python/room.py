@@ -1,6 +1,7 @@
 """A Jupyter server that may have a notebook open in a room of jupyter-collaboration: edits are refused, and outputs wait
 for the end of the tab. This process stands in for the server."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -8,7 +9,8 @@ import pathlib
 import subprocess
 import threading
 
-from launch import nb, say
+import psutil
+from launch import nb, say, until
 
 RUNTIME = pathlib.Path(os.environ["JUPYTER_RUNTIME_DIR"])
 NOTEBOOK = "t.ipynb"
@@ -75,6 +77,16 @@ def main():
     job = json.loads(nb("jobs", "--json"))["jobs"][-1]
     assert "held" not in job, job
     nb("shutdown", NOTEBOOK)
+    # The recorder that waits for the end of the tab looks again within a few seconds.
+    until("the recorder ends", lambda: not recorders())
+
+
+def recorders():
+    def is_own(process):
+        with contextlib.suppress(psutil.Error):
+            return process.cmdline()[:1] == ["nb"] and process.environ().get("HOME") == os.environ["HOME"]
+
+    return list(filter(is_own, psutil.process_iter()))
 
 
 def shown(server):
