@@ -23,6 +23,8 @@ pub struct FormatRequest {
     pub write: bool,
     /// Whether to write at once even while a front end's own cell runs in a notebook.
     pub now: bool,
+    /// Whether to write a notebook although JupyterLab may have it open with jupyter-collaboration.
+    pub force: bool,
 }
 
 /// How notebooks differ from Jupyter's own style.
@@ -76,7 +78,7 @@ pub enum FormattedNotebook {
 pub async fn format(caller: &Caller, request: FormatRequest) -> Result<FormatAnswer, Problem> {
     let policy = EditPolicy {
         now: request.now,
-        ..EditPolicy::default()
+        force: request.force,
     };
     let editor = caller.editor(policy);
     let own = match request.paths.is_empty() {

@@ -242,7 +242,7 @@ pub fn change(
     };
     let written = match resizes {
         true => transaction::write(notebook, editor.force, write_change),
-        false => transaction::write_style(notebook, editor.force, write_change),
+        false => transaction::write_style(notebook, command.forced, write_change),
     };
     let written = written.map_err(|error| match error {
         WriteError::Change(error) => error,

@@ -54,14 +54,15 @@ pub fn write(
     editor: &Editor,
 ) -> Result<(Differences, EditOutcome), EditError> {
     // The edit changes no text, so the actor need not have seen the cells; and nothing of others' saves is
-    // lost.
+    // lost. Only in a room of JupyterLab it may be.
+    let command = EditCommand {
+        name: "fmt".to_owned(),
+        forced: editor.force,
+        ..EditCommand::default()
+    };
     let editor = Editor {
         force: true,
         ..editor.clone()
-    };
-    let command = EditCommand {
-        name: "fmt".to_owned(),
-        ..EditCommand::default()
     };
     let mut found = Differences::default();
     let done = edit::change(

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
-use crate::editing::transaction;
+use crate::editing::transaction::{self, WriteError};
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
     Cell, CellExecution, CellType, Document, DocumentEditError, MimeBundle, Output, Widgets,
@@ -66,6 +66,34 @@ impl WriteReport {
     }
 }
 
+/// Why results were not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotPut {
+    /// The reason, in words.
+    pub(super) why: String,
+    /// Whether JupyterLab may have the notebook open in a room: the results are written once it has closed it.
+    pub(super) is_in_room: bool,
+}
+
+impl NotPut {
+    fn of<E: std::error::Error>(error: &WriteError<E>) -> Self {
+        match error {
+            WriteError::InRoom { room, .. } => Self {
+                why: format!("{room}; they are written once its tab is closed"),
+                is_in_room: true,
+            },
+            _ => with_causes(error).into(),
+        }
+    }
+}
+
+impl From<String> for NotPut {
+    fn from(why: String) -> Self {
+        let is_in_room = false;
+        Self { why, is_in_room }
+    }
+}
+
 /// Writes the results of executions into a notebook. Blocks while other processes write it. Results
 /// of a front end's cells are not written while it has unsaved changes of the notebook, unless
 /// `force` is set.
@@ -77,13 +105,14 @@ pub(super) fn put(
     all: &[ExecutionResult],
     widgets: &Widgets,
     force: bool,
-) -> Result<WriteReport, String> {
+) -> Result<WriteReport, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     if !force
         && all.iter().any(|it| it.by_text)
         && let Unsaved::Found(_) = unsaved::find(&notebook)
     {
-        return Err("VS Code has unsaved changes of this notebook".to_owned());
+        let why = "VS Code has unsaved changes of this notebook".to_owned();
+        return Err(why.into());
     }
     let language = language::of_kernel(&notebook);
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
@@ -92,7 +121,7 @@ pub(super) fn put(
     repeat_while_others_save(|| {
         let mut round = WriteReport::default();
         let written =
-            transaction::write_running(&notebook, false, &|id| ids.contains(id), |document| {
+            transaction::write_running(&notebook, force, &|id| ids.contains(id), |document| {
                 round = WriteReport::default();
                 let mut after = document.clone();
                 for result in all {
@@ -112,7 +141,7 @@ pub(super) fn put(
                 }
                 Ok::<_, DocumentEditError>(after)
             });
-        let written = written.map_err(|error| with_causes(&error))?;
+        let written = written.map_err(|error| NotPut::of(&error))?;
         if written.wrote {
             report.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
@@ -129,15 +158,16 @@ const MOST_WRITES: u32 = 20;
 ///
 /// # Errors
 /// The reason why nothing could be written, or that another program saved each time.
-fn repeat_while_others_save(mut write: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
+fn repeat_while_others_save(mut write: impl FnMut() -> Result<bool, NotPut>) -> Result<(), NotPut> {
     for _ in 0..MOST_WRITES {
         if write()? {
             return Ok(());
         }
     }
-    Err(format!(
+    let why = format!(
         "another program saved the notebook each of the {MOST_WRITES} times that it was written"
-    ))
+    );
+    Err(why.into())
 }
 
 /// The new content of a display id, for outputs of an earlier execution.
@@ -162,7 +192,7 @@ pub(super) struct Update {
 ///
 /// # Errors
 /// The reason why nothing could be written, in words.
-pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
+pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     let mut bytes = 0;
     repeat_while_others_save(|| {
@@ -173,7 +203,7 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, String> {
             }
             Ok::<_, DocumentEditError>(after)
         });
-        let written = written.map_err(|error| with_causes(&error))?;
+        let written = written.map_err(|error| NotPut::of(&error))?;
         if written.wrote {
             bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
@@ -372,7 +402,7 @@ mod tests {
             writes += 1;
             Ok(false)
         });
-        assert!(error.unwrap_err().contains("another program saved"));
+        assert!(error.unwrap_err().why.contains("another program saved"));
         assert_eq!(writes, MOST_WRITES);
         let mut left = 3;
         let quiet = repeat_while_others_save(|| {
@@ -380,7 +410,7 @@ mod tests {
             Ok(left == 0)
         });
         assert_eq!((quiet, left), (Ok(()), 0));
-        assert!(repeat_while_others_save(|| Err("no".to_owned())).is_err());
+        assert!(repeat_while_others_save(|| Err("no".to_owned().into())).is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::exec::MAX_OUTPUT;
+use super::recorder::held;
 use crate::activity::notification;
 use crate::activity::participants::joined_and_killed;
 use crate::activity::zone;
@@ -55,10 +56,14 @@ pub async fn notice(project: &Project, name: &str) -> Vec<KilledRecorder> {
             resume_if_killed(project, &folder).await;
         }
     }
+    let mut any_held = false;
     for folder in project.open_jobs() {
         if !folder.has_recorder() {
-            resume_if_killed(project, &folder).await;
+            any_held |= resume_if_killed(project, &folder).await;
         }
+    }
+    if any_held {
+        held::write_closed(project).await;
     }
     let (alive, killed) = joined_and_killed(project);
     for proxy in &killed {
@@ -157,25 +162,30 @@ fn unended(events: impl Iterator<Item = Event>, proxy: &JoinedFrontEnd) -> Vec<E
     open
 }
 
-/// Starts a recorder for a job that has none.
-async fn resume_if_killed(project: &Project, folder: &JobFolder) {
+/// Starts a recorder for a job that has none, unless the job is over. Returns whether it is over and its outputs are
+/// held back.
+async fn resume_if_killed(project: &Project, folder: &JobFolder) -> bool {
     let Ok(job) = folder.read() else {
         // The job's folder was removed.
-        return project.close_job(folder);
+        project.close_job(folder);
+        return false;
     };
     if job.state == JobState::Done {
-        return project.close_job(folder);
+        if !job.held {
+            project.close_job(folder);
+        }
+        return job.held;
     }
     let age = Timestamp::now().duration_since(job.asked_at).as_secs();
     if job.generation.is_none() && age < RECORDER_START_SECONDS {
-        return;
+        return false;
     }
     let written_at = folder.last_written_at().unwrap_or(job.asked_at);
     // The folder of cells of which a proxy stored nothing was made just now.
     let is_new = job.front_end.is_some() && folder.is_without_events();
     let report = report(&job, if is_new { job.asked_at } else { written_at });
     if resume(project, folder.id()).await.is_err() {
-        return;
+        return false;
     }
     if let Err(error) = write_report(project, &report) {
         tracing::warn!(%error, "that a recorder was killed cannot be written down");
@@ -186,6 +196,7 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     while !folder.has_recorder() && !is_done() && begun.elapsed() < RESUME_TIMEOUT {
         tokio::time::sleep(POLL_PAUSE).await;
     }
+    false
 }
 
 /// Starts a recorder that continues a job whose cells were already sent to the kernel.

@@ -94,6 +94,7 @@ pub fn examine(
     checks.extend(machine::written(variables));
     checks.extend(notebooks::tracked(notebook));
     checks.extend(machine::editors(variables));
+    checks.extend(machine::rooms(notebook, variables));
     checks
 }
 

@@ -432,6 +432,12 @@ impl Project {
         Lock::attempt(&folder.join(format!("{}.lock", short_name(key))))
     }
 
+    /// Takes the lock for waiting until a notebook's held-back outputs can be written, if it is free.
+    pub fn try_lock_held(&self, notebook: &str) -> io::Result<Option<Lock>> {
+        let name = format!("{}.held", short_name(notebook));
+        Lock::attempt(&self.make_folder("locks")?.join(name))
+    }
+
     /// Makes a private folder inside the project's folder and returns its path.
     pub fn make_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.dir.join(name);

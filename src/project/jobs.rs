@@ -85,6 +85,10 @@ pub struct Job {
     /// Whether outputs are written into the notebook.
     #[serde(default)]
     pub saves: bool,
+    /// Whether its outputs are held back since JupyterLab may have the notebook open in a room: they are written once
+    /// it has closed it. Until then the job counts as open, though it is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// About how many bytes of text of each cell are written there; none is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,

@@ -11,7 +11,7 @@ use crate::kernel::environment::python;
 use crate::kernel::process::Process;
 use crate::lifecycle::liveness::{Liveness, recorded_liveness};
 use crate::lifecycle::target::{may_be_started, only_or_last_opened, recorded};
-use crate::project::jobs::Job;
+use crate::project::jobs::{Job, JobState};
 use crate::project::{Ended, InterruptMode, Project, Session, State, StateError, Status};
 use crate::route::{Ending, Interrupt};
 
@@ -144,7 +144,8 @@ impl Target {
         let key = self.current_key();
         jobs.find(|job| {
             let front_end = job.front_end.as_ref();
-            job.notebook == key && front_end.is_some_and(|it| it.may_return)
+            let may_return = front_end.is_some_and(|it| it.may_return);
+            job.notebook == key && may_return && job.state != JobState::Done
         })
     }
 

@@ -73,7 +73,7 @@ impl Report<'_> {
             }
         }
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
-        if answer.left == FollowEnd::Over && job.cells.iter().any(is_missing) {
+        if answer.left == FollowEnd::Over && !job.held && job.cells.iter().any(is_missing) {
             let id = &job.id;
             self.note(format!(
                 "they are kept: nb jobs {id} --write writes them, once that is mended"

@@ -1,6 +1,6 @@
 //! JupyterLab, and the page of `nb web`, in a real browser: a script clicks as a person does, and reads what the page then shows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
@@ -25,16 +25,21 @@ fn chromium() -> Option<PathBuf> {
 
 /// Returns a script of `tests/browser`; `None` if this machine has no Chromium.
 fn script(world: &World, name: &str) -> Option<Command> {
+    script_with(world, name, python::with_jupyterlab)
+}
+
+/// Returns a script of `tests/browser` in an environment, which is made if need be.
+fn script_with(world: &World, name: &str, python: fn() -> &'static Path) -> Option<Command> {
     let Some(chromium) = chromium() else {
         eprintln!("skipped: no Chromium on PATH, and CHROMIUM names none");
         return None;
     };
-    let mut command = world.command(python::with_jupyterlab());
+    let mut command = world.command(python());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser");
     command.arg("-u").arg(PathBuf::from(folder).join(name));
     command
         .env("CHROMIUM", chromium)
-        .env("NB_TEST_PYTHON", python::with_jupyterlab());
+        .env("NB_TEST_PYTHON", python());
     let pictures = std::env::var_os("NB_PICTURES");
     command.envs(pictures.map(|folder| ("NB_PICTURES", folder)));
     Some(command)
@@ -65,6 +70,14 @@ fn a_person_types_in_jupyterlab_while_an_agent_edits() {
     let world = World::new();
     if let Some(mut both) = script(&world, "both_edit.py") {
         succeed(&mut both);
+    }
+}
+
+#[test]
+fn a_person_types_in_a_room_of_jupyterlab_beside_an_agent() {
+    let world = World::new();
+    if let Some(mut room) = script_with(&world, "room.py", python::with_collaboration) {
+        succeed(&mut room);
     }
 }
 

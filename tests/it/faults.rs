@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::python;
 use crate::world::{World, succeed};
 
 const SHARED: &str = "nb-shared";
@@ -66,6 +67,13 @@ fn a_front_end_where_no_kernel_lives() {
 fn a_notebook_that_jupyterlab_shows_runs_nothing_of_its_folder() {
     let world = World::served();
     succeed(&mut world.script("unchosen.py", SHARED));
+}
+
+#[test]
+fn a_notebook_in_a_room_of_jupyterlab_is_not_written() {
+    let world = World::served();
+    let mut script = world.command(python::interpreter());
+    succeed(script.arg("-u").arg(python::script("room.py")));
 }
 
 #[test]

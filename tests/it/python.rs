@@ -33,6 +33,9 @@ const WITH_ACP: &str = include_str!("../python/acp.txt");
 /// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
+/// The same with the extension by which several people edit one notebook.
+const WITH_COLLABORATION: &str = include_str!("../browser/collaboration.txt");
+
 /// Returns the interpreter of the pinned environment; makes the environment if it does not exist.
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
@@ -50,6 +53,13 @@ pub fn with_libraries() -> &'static Path {
 pub fn with_jupyterlab() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-jupyterlab", WITH_JUPYTERLAB))
+}
+
+/// Returns the interpreter of the environment with JupyterLab and jupyter-collaboration; makes the environment if it
+/// does not exist.
+pub fn with_collaboration() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-collaboration", WITH_COLLABORATION))
 }
 
 /// Returns the interpreter of the environment with kernels of other languages; makes the environment if it

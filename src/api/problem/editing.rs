@@ -108,6 +108,8 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
         WriteError::Locked { .. } | WriteError::Contended { .. } => {
             problem.hint("the notebook is without this edit; repeat it in a moment")
         }
+        WriteError::InRoom { .. } => Problem::new(ProblemKind::Refused, causes(error))
+            .hint("ask the person to close its tab there, or to make the change; --force writes all the same"),
         WriteError::NotebookFile(_) | WriteError::Change(_) => problem,
     }
 }

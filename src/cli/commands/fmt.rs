@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, FormatAnswer, FormatRequest, FormattedNotebook};
 use crate::cli::Context;
 use crate::cli::commands::Command;
@@ -34,6 +34,9 @@ pub(crate) struct Fmt {
     /// Do not wait while a front end's own cell runs in a notebook
     #[arg(long, requires = "write")]
     now: bool,
+    /// Write a notebook although JupyterLab may have it open with jupyter-collaboration
+    #[arg(long, requires = "write")]
+    force: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -52,13 +55,16 @@ impl Command for Fmt {
             paths: self.paths,
             write: self.write,
             now: self.now,
+            force: self.force,
         };
         let answer = api::format(&context.caller, request).await?;
         print::notes(&answer.faults);
         context.print(&answer, show)?;
         let is_well = answer.failed == 0 && (answer.written || answer.differing == 0);
+        let is_refused = |it: &FormattedNotebook| matches!(it, FormattedNotebook::Failed { error, .. } if error.kind == ProblemKind::Refused);
         Ok(match is_well {
             true => ExitCode::SUCCESS,
+            false if answer.notebooks.iter().any(is_refused) => problem::code(ProblemKind::Refused),
             false => ExitCode::FAILURE,
         })
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::activity::collaboration::RoomServer;
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Document, size};
 use crate::project::{NotLocked, free_bytes};
@@ -45,6 +46,14 @@ pub enum WriteError<E: std::error::Error + 'static> {
         notebook: Box<NotebookFile>,
         /// The system's error.
         source: io::Error,
+    },
+    /// JupyterLab may have the notebook open in a room; see [`crate::activity::collaboration`].
+    #[error("cannot write {}: {room}, where a change of the file drops what is being typed", notebook.path.display())]
+    InRoom {
+        /// The notebook.
+        notebook: Box<NotebookFile>,
+        /// The server of the room.
+        room: RoomServer,
     },
     /// Another `nb` holds the lock of the notebook's writers.
     #[error("cannot write {}", notebook.path.display())]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::leftover::Leftover;
 use super::swapped_out::{SwappedOut, check};
 use super::touch::Saves;
-use super::write_locked;
+use super::{WriteMode, write_locked};
 use crate::editing::file_stamp::FileStamp;
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{Document, merge};
@@ -126,7 +126,12 @@ fn finish_leftover(
         )));
     };
     let mut lost = 0;
-    let written = write_locked(notebook, lock, false, true, &|_| false, |current| {
+    let mode = WriteMode {
+        force: false,
+        in_room: false,
+        resizes: true,
+    };
+    let written = write_locked(notebook, lock, mode, &|_| false, |current| {
         // The later save wins. The file that the killed command put in place is older than what was
         // saved into the file that it swapped out; any other file is newer.
         let now = std::fs::metadata(&notebook.real).map(|found| FileStamp::of(&found));

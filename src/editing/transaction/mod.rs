@@ -31,6 +31,8 @@ use self::swap::{SwapResult, SwappedSave, put};
 use self::touch::Saves;
 use super::file_stamp::FileStamp;
 use super::notebook_file::{NotebookFile, NotebookFileError};
+use crate::activity::collaboration;
+use crate::kernel::variables::ProcessVariables;
 use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
 
@@ -58,7 +60,8 @@ pub struct TransactionResult {
 }
 
 /// Changes a notebook. A save of another program in between is merged; with `force` the change is
-/// made again from that save: the last writer wins.
+/// made again from that save: the last writer wins. Without `force` a notebook that may be open in a room of
+/// jupyter-collaboration is not written.
 ///
 /// # Errors
 /// The notebook cannot be read or written, or the change fails.
@@ -71,16 +74,22 @@ pub fn write<E: std::error::Error + 'static>(
 }
 
 /// Like [`write()`], for a change of nothing but the file's style: the file may keep its size, as no text is
-/// lost if an editor saves its own copy over it.
+/// lost if an editor saves its own copy over it, and the change is made again from a save in between. With
+/// `in_room` also a notebook that may be open in a room is written.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_style<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
-    force: bool,
+    in_room: bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
-    write_with(notebook, force, false, &|_| false, change)
+    let mode = WriteMode {
+        force: true,
+        in_room,
+        resizes: false,
+    };
+    write_with(notebook, mode, &|_| false, change)
 }
 
 /// Like [`write`], for the recorder of the cells that `runs` names: the outputs of these cells are the
@@ -94,13 +103,28 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
-    write_with(notebook, force, true, runs, change)
+    let mode = WriteMode {
+        force,
+        in_room: force,
+        resizes: true,
+    };
+    write_with(notebook, mode, runs, change)
+}
+
+/// How a notebook is written.
+#[derive(Clone, Copy)]
+struct WriteMode {
+    /// Whether the change is made again from another program's save in between, in place of a merge.
+    force: bool,
+    /// Whether the notebook is written although JupyterLab may have it open in a room.
+    in_room: bool,
+    /// Whether the file must not keep its size.
+    resizes: bool,
 }
 
 fn write_with<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
-    force: bool,
-    resizes: bool,
+    mode: WriteMode,
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -115,7 +139,7 @@ fn write_with<E: std::error::Error + 'static>(
         }
     };
     let notes = finish::leftovers(notebook, lock.as_ref());
-    let mut written = write_locked(notebook, lock.as_ref(), force, resizes, runs, change)?;
+    let mut written = write_locked(notebook, lock.as_ref(), mode, runs, change)?;
     written.notes.splice(0..0, notes);
     Ok(written)
 }
@@ -124,8 +148,7 @@ fn write_with<E: std::error::Error + 'static>(
 fn write_locked<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     lock: Option<&Lock>,
-    force: bool,
-    resizes: bool,
+    mode: WriteMode,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -152,7 +175,14 @@ fn write_locked<E: std::error::Error + 'static>(
         if attempt.to_write.has_same_bytes(&attempt.in_file) {
             return attempt.end();
         }
-        if resizes {
+        if !mode.in_room
+            && !attempt.wrote
+            && let Some(room) = collaboration::room_of(&notebook.real, &ProcessVariables)
+        {
+            let notebook = Box::new(notebook.clone());
+            return Err(WriteError::InRoom { notebook, room });
+        }
+        if mode.resizes {
             attempt.to_write = attempt.to_write.with_other_size(&attempt.in_file, None);
         }
         let theirs = match put(
@@ -178,7 +208,7 @@ fn write_locked<E: std::error::Error + 'static>(
                 return attempt.failed(error);
             }
         };
-        if force {
+        if mode.force {
             attempt.reapply(theirs, &mut change);
         } else {
             attempt.merge(theirs);

@@ -181,6 +181,7 @@ impl Recorder<'_> {
         }
         let config = self.project.config();
         let keeps_code = config.is_ok_and(|config| config.journal.code);
+        let is_held = self.seen_in_room.borrow().is_some();
         let is_written = self.try_job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());
@@ -188,6 +189,7 @@ impl Recorder<'_> {
             job.prompt = None;
             // Outputs that could not be written are matched by the code later, so the code is kept.
             let in_notebook = job.cells.iter().all(|cell| cell.unwritten.is_none());
+            job.held = is_held && !in_notebook;
             if in_notebook && !keeps_code {
                 job.cells.iter_mut().for_each(|cell| cell.code.clear());
             }
@@ -197,7 +199,9 @@ impl Recorder<'_> {
             return;
         }
         self.folder.mark_over();
-        self.project.close_job(self.folder);
+        if !self.job.borrow().held {
+            self.project.close_job(self.folder);
+        }
         self.project.sweep_jobs_after(self.folder);
     }
 }

@@ -9,6 +9,7 @@
 mod cells;
 mod elsewhere;
 mod gaps;
+pub(super) mod held;
 mod late;
 mod late_listener;
 mod observer;
@@ -72,6 +73,7 @@ async fn perform_with(
     let job = async {
         let done = perform_job(project, folder, sender, does).await;
         is_over.set(true);
+        held::write_when_closed(project, folder).await;
         done
     };
     let late = async {

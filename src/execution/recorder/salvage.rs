@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::outputs::JobOutputs;
 use crate::execution::follow::{wait_until_ended, wait_until_handled};
-use crate::execution::into_notebook::{self, ExecutionResult};
+use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
 use crate::project::Project;
 use crate::project::event::requests;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
@@ -120,8 +120,10 @@ pub async fn write(
     let put = tokio::task::spawn_blocking(move || {
         into_notebook::put(&path, &all, &outputs.widgets, force)
     });
-    let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
-    let put = put.map_err(|why| SalvageError::Unwritable { id, why })?;
+    let put = put
+        .await
+        .unwrap_or_else(|error| Err(error.to_string().into()));
+    let put = put.map_err(|NotPut { why, .. }| SalvageError::Unwritable { id, why })?;
     let salvaged: Vec<_> = begun
         .into_iter()
         .map(|at| Salvaged {
@@ -145,6 +147,7 @@ fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
             cell.unwritten.clone_from(&report.missed);
         }
     }
+    job.held = false;
     if let Err(error) = folder.write(&job) {
         tracing::warn!(%error, "the job's record could not be written");
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -35,6 +35,8 @@ pub(super) struct Recorder<'a> {
     pub(super) changed: Notify,
     /// Notifies that the job's record has changed and is not on disk yet.
     job_changed: Notify,
+    /// When JupyterLab last seemed to have the notebook open in a room, as text for readers: outputs are held back.
+    pub(super) seen_in_room: RefCell<Option<(Instant, String)>>,
     /// Held during a write of the notebook, so that there is only one at a time.
     pub(super) writing: tokio::sync::Mutex<()>,
     /// Notifies that the running cell is to be interrupted.
@@ -65,6 +67,7 @@ impl<'a> Recorder<'a> {
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
+            seen_in_room: RefCell::default(),
             job_changed: Notify::new(),
             writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),

@@ -9,11 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::elsewhere::updates;
 use super::gaps::{Gaps, WriteFacts};
+use super::held::{RELOAD, is_in_room};
 use super::salvage::asked_again;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
 use crate::execution::flush::{ask_to_write, holders};
-use crate::execution::into_notebook::{self, ExecutionResult};
+use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
 use crate::project::displays::Displays;
 use crate::project::jobs::JobState;
 
@@ -69,6 +70,7 @@ impl Recorder<'_> {
             took: own.took + others.took,
             bytes: own.bytes + others.bytes,
             failed: own.failed || others.failed,
+            is_in_room: own.is_in_room,
             is_watched: false,
         }
     }
@@ -115,24 +117,41 @@ impl Recorder<'_> {
         let begun = Instant::now();
         // The recorder goes on receiving the kernel's messages.
         let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
-        let put = tokio::task::spawn_blocking(move || {
-            let put = |path: &Path| into_notebook::put(path, &results, &widgets, false);
-            put(&path).or_else(|why| match project.current_path(&path, &key) {
-                // It was moved in the meantime.
-                now if now != path => put(&now),
-                _ => Err(why),
-            })
-        });
-        let put = put.await.unwrap_or_else(|error| Err(error.to_string()));
+        let put = async {
+            if let Some(why) = self.may_be_reloading() {
+                if is_in_room(&path).await {
+                    *self.seen_in_room.borrow_mut() = Some((Instant::now(), why.clone()));
+                }
+                let is_in_room = true;
+                return Err(NotPut { why, is_in_room });
+            }
+            let put = tokio::task::spawn_blocking(move || {
+                let put = |path: &Path| into_notebook::put(path, &results, &widgets, false);
+                put(&path).or_else(|error| match project.current_path(&path, &key) {
+                    // It was moved in the meantime.
+                    now if now != path => put(&now),
+                    _ => Err(error),
+                })
+            });
+            let put = put
+                .await
+                .unwrap_or_else(|error| Err(error.to_string().into()));
+            let room = put.as_ref().err().filter(|error| error.is_in_room);
+            let room = room.map(|error| (Instant::now(), error.why.clone()));
+            *self.seen_in_room.borrow_mut() = room;
+            put
+        };
+        let put = put.await;
         let wrote = WriteFacts {
             took: begun.elapsed(),
             bytes: put.as_ref().map_or(0, |put| put.bytes as u64),
             failed: put.is_err(),
+            is_in_room: put.as_ref().is_err_and(|error| error.is_in_room),
             is_watched: false,
         };
         let put = match put {
             Ok(put) => put,
-            Err(why) => {
+            Err(NotPut { why, .. }) => {
                 self.unwritten.borrow_mut().extend(&cells);
                 self.changed.notify_one();
                 self.job(|job| {
@@ -217,9 +236,10 @@ impl Recorder<'_> {
         for (path, updates) in updates {
             let name = path.display().to_string();
             let put = tokio::task::spawn_blocking(move || into_notebook::update(&path, &updates));
-            match put.await.unwrap_or_else(|error| Err(error.to_string())) {
+            let put = put.await;
+            match put.unwrap_or_else(|error| Err(error.to_string().into())) {
                 Ok(bytes) => wrote.bytes += bytes as u64,
-                Err(why) => {
+                Err(NotPut { why, .. }) => {
                     wrote.failed = true;
                     self.note(format!(
                         "what it shows in earlier cells of {name} is not there: {why}; run it again once that is mended"
@@ -266,6 +286,14 @@ impl Recorder<'_> {
         let was_replaced = now.is_some_and(|now| Some(now.generation) != job.generation);
         let mut statuses = job.cells.iter().map(|cell| cell.status.as_deref());
         !(was_replaced && statuses.any(|status| status == Some("kernel_died")))
+    }
+
+    /// Returns why outputs are held back, if JupyterLab had the notebook open in a room a moment ago: its page may be
+    /// loading again.
+    fn may_be_reloading(&self) -> Option<String> {
+        let seen = self.seen_in_room.borrow();
+        let recent = seen.as_ref().filter(|(at, _)| at.elapsed() < RELOAD);
+        recent.map(|(_, why)| why.clone())
     }
 
     /// Returns for how long a front end that has disconnected may still return.

@@ -130,6 +130,11 @@ impl Process {
         platform::program(self.pid)
     }
 
+    /// Returns its working directory; `None` where the system does not show it.
+    pub fn working_folder(&self) -> Option<PathBuf> {
+        platform::working_folder(self.pid)
+    }
+
     /// Returns the present paths of its open files; none where the system does not show them.
     pub fn open_files(&self) -> impl Iterator<Item = PathBuf> {
         platform::open_files(self.pid)

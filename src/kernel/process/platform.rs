@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 pub(super) use imp::{
     BOUNDS_MEMORY, adopt_orphans, arguments, death, has_terminal, is_stopped, memory_bytes,
-    open_files, program, reopened_executable, start_time, unnamed_file,
+    open_files, program, reopened_executable, start_time, unnamed_file, working_folder,
 };
 
 /// How many processes the system has killed because memory ran out.
@@ -209,6 +209,11 @@ mod imp {
         words.into_iter().map(OsString::from_vec)
     }
 
+    /// Returns the working directory of a process.
+    pub(in super::super) fn working_folder(pid: u32) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+    }
+
     /// Returns the present paths of the files that a process has open.
     pub(in super::super) fn open_files(pid: u32) -> impl Iterator<Item = PathBuf> {
         let links = std::fs::read_dir(format!("/proc/{pid}/fd"));
@@ -306,6 +311,11 @@ mod imp {
     /// Returns nothing: `ps` does not say where a word of a process ends.
     pub(in super::super) fn arguments(_: u32) -> impl Iterator<Item = OsString> {
         std::iter::empty()
+    }
+
+    /// Returns nothing: the system does not tell it without a program of its own.
+    pub(in super::super) fn working_folder(_: u32) -> Option<PathBuf> {
+        None
     }
 
     /// Returns nothing: the system does not tell it without a program of its own.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use super::Check;
+use crate::activity::collaboration;
 use crate::editing::unsaved::{self, AUTO_SAVE};
 use crate::kernel::confine::sandbox;
 use crate::kernel::process::Process;
@@ -239,6 +240,20 @@ pub(super) fn editors(variables: &dyn Variables) -> Vec<Check> {
         let text = "VS Code saves nothing by itself: an unsaved tab hides what others write";
         let fix = format!("put {AUTO_SAVE} into {}", file.display());
         Check::note(ABOUT, text, fix)
+    });
+    checks.collect()
+}
+
+/// Finds Jupyter servers in which jupyter-collaboration may have a notebook of the folder open.
+pub(super) fn rooms(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
+    const ABOUT: &str = "collaboration";
+    let folder = notebook.parent().and_then(|it| it.canonicalize().ok());
+    let servers = folder.map(|folder| collaboration::servers_of(&folder, variables));
+    let checks = servers.into_iter().flatten().map(|server| {
+        let text = format!(
+            "JupyterLab ({server}) uses jupyter-collaboration: a change of the file drops what is typed there. nb refuses edits of a notebook that is open there, and writes outputs once its tab is closed"
+        );
+        Check::note(ABOUT, text, "close the tab before an agent works, or start JupyterLab without that extension")
     });
     checks.collect()
 }
