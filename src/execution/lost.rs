@@ -334,7 +334,7 @@ mod tests {
         };
         let mut earlier = asked("earlier", 0, json!({}));
         earlier.at = "2026-01-02T09:59:00Z".parse().unwrap();
-        let events = vec![
+        let events = [
             earlier,
             asked("ended", 1, json!({})),
             event(json!({ "event": "done", "msg_id": "ended", "status": "ok" })),

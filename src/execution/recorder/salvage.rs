@@ -220,6 +220,8 @@ fn asked_again_in(
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::project::event::fixtures::event;
 
@@ -257,7 +259,7 @@ mod tests {
         let earlier = asked("1", "a", "11:00");
         // A later one, after the clock was set back.
         let later = asked("2", "b", "09:00");
-        let all = [&[earlier.clone()], &own[..], &[later.clone()]].concat();
+        let all = [slice::from_ref(&earlier), &own, slice::from_ref(&later)].concat();
         assert_eq!(again(&all, &job), [1]);
         assert_eq!(again(&all[..3], &job), [0; 0]);
         // One that never ran.
