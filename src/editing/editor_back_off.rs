@@ -83,14 +83,16 @@ fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
         return None;
     }
     let running = notebook.project.present(&owner, session.generation).running;
-    if let Some(cell) = running.filter(|cell| has_sent(&joined, cell.by.as_deref(), cell.since)) {
+    let now = Timestamp::now();
+    let is_of_front_end =
+        |cell: &RunningExecution| has_sent(&joined, cell.by.as_deref(), cell.since, now);
+    if let Some(cell) = running.filter(is_of_front_end) {
         return Some(EditorActivity::By(cell));
     }
-    let now = Timestamp::now();
     let events = notebook.project.events(&owner);
     let mut recent = events.take_while(|event| is_young(event.at, now));
     let ended = recent.find(|event| event.end().is_some_and(|end| end.store_history))?;
-    (may_save(&joined, &ended) && !saved_since(notebook, ended.at))
+    (may_save(&joined, &ended) && !saved_since(notebook, ended.at, now))
         .then_some(EditorActivity::MaySave)
 }
 
@@ -104,10 +106,9 @@ pub(super) fn joined(notebook: &NotebookFile) -> Vec<JoinedFrontEnd> {
 
 /// Returns whether one of these front ends sent a request. A request from before the front end joined is
 /// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
-fn has_sent(joined: &[JoinedFrontEnd], by: Option<&str>, since: Timestamp) -> bool {
-    joined
-        .iter()
-        .any(|joined| by == Some(&joined.by()) && joined.since <= since)
+fn has_sent(joined: &[JoinedFrontEnd], by: Option<&str>, since: Timestamp, now: Timestamp) -> bool {
+    let mut joined = joined.iter().filter(|joined| by == Some(&joined.by()));
+    joined.any(|joined| joined.was_there(since, now))
 }
 
 fn may_save(joined: &[JoinedFrontEnd], ended: &Event) -> bool {
@@ -120,10 +121,12 @@ pub(super) fn is_vs_code(joined: &JoinedFrontEnd) -> bool {
     joined.front_end == JoinedFrontEnd::VS_CODE
 }
 
-/// Returns whether the file was saved after a moment.
-fn saved_since(notebook: &NotebookFile, moment: Timestamp) -> bool {
+/// Returns whether the file was saved after a moment. A time in the future, from another machine's clock, does not
+/// show that.
+fn saved_since(notebook: &NotebookFile, moment: Timestamp, now: Timestamp) -> bool {
     let modified = std::fs::metadata(&notebook.real).and_then(|found| found.modified());
-    modified.is_ok_and(|modified| modified > SystemTime::from(moment))
+    let [moment, now] = [moment, now].map(SystemTime::from);
+    modified.is_ok_and(|modified| modified > moment && modified <= now)
 }
 
 /// Returns whether a moment is less than [`AUTO_SAVE`] ago; false for the future, to which a clock that was
@@ -170,6 +173,10 @@ mod tests {
 
     impl Desk {
         fn new() -> Self {
+            Self::joined_since(ago(30))
+        }
+
+        fn joined_since(since: Timestamp) -> Self {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
@@ -187,7 +194,7 @@ mod tests {
             project
                 .update(|state| state.sessions.insert(key.clone(), session))
                 .unwrap();
-            let joined = joined_here(&desk.notebook, "VS Code", ago(30));
+            let joined = joined_here(&desk.notebook, "VS Code", since);
             project.write_joined(&joined).unwrap();
             desk
         }
@@ -212,6 +219,31 @@ mod tests {
 
     fn ago(seconds: i64) -> Timestamp {
         Timestamp::now() - jiff::Span::new().seconds(seconds)
+    }
+
+    #[test]
+    fn a_file_from_the_future_was_not_saved_since() {
+        let desk = Desk::new();
+        desk.happened("asked", PERSON, 1);
+        desk.happened("done", PERSON, 1);
+        let file = std::fs::File::options()
+            .append(true)
+            .open(&desk.notebook.real)
+            .unwrap();
+        let is_quiet = || activity(&desk.notebook).is_none();
+        let now = SystemTime::now();
+        file.set_modified(now + Duration::from_secs(180)).unwrap();
+        assert!(!is_quiet());
+        file.set_modified(now).unwrap();
+        assert!(is_quiet());
+    }
+
+    #[test]
+    fn a_front_end_that_joined_before_the_clock_was_set_back_is_waited_for() {
+        let desk = Desk::joined_since(ago(-3600));
+        desk.happened("asked", PERSON, 10);
+        let activity = activity(&desk.notebook);
+        assert!(matches!(activity, Some(EditorActivity::By(_))));
     }
 
     const PERSON: &str = "human (VS Code)";

@@ -184,6 +184,7 @@ pub(super) fn job_cell(index: usize, cell: &Cell) -> JobCell {
         revision: Some(cell.revision().to_string()),
         // The tag means the same for nbclient.
         may_raise: has_tag(cell, &["raises-exception".to_owned()]),
+        earlier_run_at: cell.execution_began(),
         ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
     }
 }

@@ -29,6 +29,9 @@ pub(super) struct ExecutionResult {
     pub(super) execution: CellExecution,
     /// When the kernel began to run it.
     pub(super) begun: Option<Timestamp>,
+    /// The time in the notebook of the run before this one, if it had one: it may come from another machine's
+    /// clock.
+    pub(super) earlier_run: Option<Timestamp>,
     /// Whether a front end sent it, so that only the text is certain: the result is written only if
     /// exactly one cell has that text.
     pub(super) by_text: bool,
@@ -86,6 +89,7 @@ pub(super) fn put(
         return Err("VS Code has unsaved changes of this notebook".to_owned());
     }
     let language = language::of_kernel(&notebook);
+    let now = Timestamp::now();
     let ids: HashSet<&str> = all.iter().filter_map(|it| it.cell.as_deref()).collect();
     let mut report = WriteReport::default();
     // A save between the read and the write may change the text of one of these cells.
@@ -96,7 +100,7 @@ pub(super) fn put(
                 round = WriteReport::default();
                 let mut after = document.clone();
                 for result in all {
-                    match result.put(&mut after, force)? {
+                    match result.put(&mut after, force, now)? {
                         Placement::Written => {}
                         Placement::Stale => round.stale.push(result.at),
                         Placement::Missed(why) => round.missed.push((result.at, why)),
@@ -215,7 +219,12 @@ enum Placement {
 }
 
 impl ExecutionResult {
-    fn put(&self, document: &mut Document, force: bool) -> Result<Placement, DocumentEditError> {
+    fn put(
+        &self,
+        document: &mut Document,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<Placement, DocumentEditError> {
         let index = match self.position(document) {
             Ok(index) => index,
             Err(why) => return Ok(Placement::Missed(why.to_owned())),
@@ -226,9 +235,9 @@ impl ExecutionResult {
         if cell.cell_type() != CellType::Code {
             return Ok(Placement::Missed("the cell is no code any more".to_owned()));
         }
-        let has_later_start = self
-            .begun
-            .is_some_and(|begun| cell.execution_began().is_some_and(|other| other > begun));
+        let has_later_start = cell
+            .execution_began()
+            .is_some_and(|began| self.is_later_run(began, now));
         let has_later_count = self.asked_since
             && self
                 .execution
@@ -258,6 +267,14 @@ impl ExecutionResult {
         execution.execution_count = None;
         document.set_execution(index, &execution)?;
         Ok(Placement::Stale)
+    }
+
+    /// Says whether a time in the notebook is that of a later run. The time before this run is not, nor is
+    /// a time in the future: another machine's clock may be ahead, or this one's was set back.
+    fn is_later_run(&self, began: Timestamp, now: Timestamp) -> bool {
+        self.begun.is_some_and(|begun| began > begun)
+            && self.earlier_run != Some(began)
+            && began <= now
     }
 
     /// Says whether a cell seems to have the outputs of this run, and more of them.
@@ -323,6 +340,7 @@ mod tests {
                 times: None,
             },
             begun: None,
+            earlier_run: None,
             by_text,
             ran_since: false,
             asked_since: false,
@@ -333,7 +351,7 @@ mod tests {
     }
 
     fn placement(document: &mut Document, result: &ExecutionResult) -> String {
-        match result.put(document, false).unwrap() {
+        match result.put(document, false, Timestamp::now()).unwrap() {
             Placement::Written => "in".to_owned(),
             Placement::Stale => "stale".to_owned(),
             Placement::Missed(why) => why,
@@ -497,8 +515,40 @@ mod tests {
             assert_eq!(placement(&mut other, &partial(r"1\n", Some(3))), "in");
         }
         let result = partial(r"1\n", Some(3));
-        let forced = result.put(&mut all, true).unwrap();
+        let forced = result.put(&mut all, true, Timestamp::now()).unwrap();
         assert!(matches!(forced, Placement::Written));
+    }
+
+    #[test]
+    fn outputs_replace_those_of_an_earlier_run_whose_clock_was_ahead() {
+        let at = |time: &str| -> Timestamp { time.parse().unwrap() };
+        let saved = || {
+            let mut document = cells("a:x");
+            let ran = CellExecution {
+                outputs: Vec::new(),
+                execution_count: Some(9),
+                times: Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:03:00Z"}"#).ok(),
+            };
+            document.set_execution(0, &ran).unwrap();
+            document
+        };
+        let ran = ExecutionResult {
+            begun: Some(at("2026-01-01T10:00:00Z")),
+            ..result(Some("a"), "x", false)
+        };
+        let place = |result: &ExecutionResult, now: &str| {
+            let placed = result.put(&mut saved(), false, at(now)).unwrap();
+            matches!(placed, Placement::Written)
+        };
+        // In the future: either that machine's clock is ahead, or this one's was set back.
+        assert!(place(&ran, "2026-01-01T10:00:05Z"));
+        // A long run ends when that time is past. The notebook had it before the run.
+        assert!(!place(&ran, "2026-01-01T10:04:00Z"));
+        let known = ExecutionResult {
+            earlier_run: Some(at("2026-01-01T10:03:00Z")),
+            ..ran
+        };
+        assert!(place(&known, "2026-01-01T10:04:00Z"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct KilledRecorder {
 const REPORT_HOURS: i64 = 24 * 7;
 
 /// How long a recorder may take to start, in seconds.
-const RECORDER_START_SECONDS: i64 = 10;
+const RECORDER_START_SECONDS: u64 = 10;
 
 /// How long to wait until the new recorder holds the job's lock.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,14 +82,15 @@ fn job_of_killed(
     let state = project.state().ok()?;
     let key = state.owner_key(proxy.session.as_deref()?);
     let generation = state.session(&key)?.generation;
+    let now = Timestamp::now();
     // Another window of the same front end sends cells in the same name.
     let is_of_another = |event: &Event| {
         let mut others = alive
             .iter()
             .filter(|it| it.session == proxy.session && it.front_end == proxy.front_end);
-        others.any(|it| it.since <= event.at)
+        others.any(|it| it.was_there(event.at, now))
     };
-    let mut cells = unended(project.events(&key), proxy);
+    let mut cells = unended(project.events(&key), proxy, now);
     cells.retain(|event| event.generation == Some(generation) && !is_of_another(event));
     if cells.is_empty() {
         return None;
@@ -137,11 +138,15 @@ fn job_of_killed(
 }
 
 /// Returns the requests of a proxy without an end in the journal, oldest first. The events come newest first.
-fn unended(events: impl Iterator<Item = Event>, proxy: &JoinedFrontEnd) -> Vec<Event> {
+fn unended(
+    events: impl Iterator<Item = Event>,
+    proxy: &JoinedFrontEnd,
+    now: Timestamp,
+) -> Vec<Event> {
     let by = proxy.by();
     let mut ended = HashSet::new();
     let mut open = Vec::new();
-    for event in events.take_while(|event| event.at >= proxy.since) {
+    for event in events.take_while(|event| proxy.was_there(event.at, now)) {
         if let Some(end) = event.end() {
             ended.insert(end.msg_id.clone());
         } else if let Some(start) = event.request()
@@ -166,7 +171,9 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) {
     if job.state == JobState::Done {
         return project.close_job(folder);
     }
-    let age = Timestamp::now().duration_since(job.asked_at).as_secs();
+    // A job from the future was asked for before the clock was set back.
+    let age = Timestamp::now().duration_since(job.asked_at);
+    let age = age.unsigned_abs().as_secs();
     if job.generation.is_none() && age < RECORDER_START_SECONDS {
         return;
     }
@@ -316,7 +323,7 @@ mod tests {
         };
         let mut earlier = asked("earlier", 0, json!({}));
         earlier.at = "2026-01-02T09:59:00Z".parse().unwrap();
-        let events = vec![
+        let events = [
             earlier,
             asked("ended", 1, json!({})),
             event(json!({ "event": "done", "msg_id": "ended", "status": "ok" })),
@@ -326,8 +333,13 @@ mod tests {
             asked("its own code", 4, json!({ "store_history": false })),
             asked("another's", 4, json!({ "by": "human (JupyterLab)" })),
         ];
-        let left = unended(events.into_iter().rev(), &proxy);
+        let now = "2026-01-02T10:30:00Z".parse().unwrap();
+        let left = unended(events.iter().rev().cloned(), &proxy, now);
         let ids: Vec<_> = left.iter().filter_map(Event::msg_id).collect();
         assert_eq!(ids, ["first", "second"]);
+        // The clock was set back after the proxy had begun to serve.
+        let now = "2026-01-02T09:59:30Z".parse().unwrap();
+        let left = unended(events[..1].iter().cloned(), &proxy, now);
+        assert_eq!(left.len(), 1);
     }
 }

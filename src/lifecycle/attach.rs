@@ -117,7 +117,7 @@ async fn kernel_info(
     };
     let is_new = std::fs::metadata(file)
         .and_then(|metadata| metadata.modified())
-        .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age < STARTING));
+        .is_ok_and(|modified| modified.elapsed().unwrap_or_default() < STARTING);
     let start_timeout = if is_new {
         STARTING.min(timeout)
     } else {

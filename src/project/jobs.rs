@@ -212,6 +212,10 @@ pub struct JobCell {
     /// Why its outputs are not in the notebook, if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwritten: Option<String>,
+    /// When the execution began whose outputs the notebook had when the job was requested, by the clock of the
+    /// machine that ran it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_run_at: Option<Timestamp>,
 }
 
 impl JobCell {

@@ -51,6 +51,12 @@ impl JoinedFrontEnd {
     /// The name of VS Code and the editors made of it, as a front end.
     pub const VS_CODE: &str = "VS Code";
 
+    /// Returns whether the front end had joined at a moment. If it joined in the future, the clock was set back
+    /// since, and it counts as joined.
+    pub fn was_there(&self, at: Timestamp, now: Timestamp) -> bool {
+        self.since <= at || self.since > now
+    }
+
     /// Returns the name under which the person at this front end acts.
     pub fn by(&self) -> String {
         format!("human ({})", self.front_end)

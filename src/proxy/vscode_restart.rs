@@ -129,7 +129,11 @@ impl Record {
     /// Returns whether no launch can match the record any more.
     fn is_stale(&self, now: Timestamp, alive: impl Fn(&Process) -> bool) -> bool {
         match &self.left {
-            Some(left) => now.duration_since(left.at) > signed(RECORD_AGE_MAX),
+            Some(left) => {
+                let age = now.duration_since(left.at);
+                // If it ended in the future, the clock was set back, and its age is not known.
+                age.is_negative() || age > signed(RECORD_AGE_MAX)
+            }
             None => !alive(&self.proxy),
         }
     }
@@ -199,7 +203,14 @@ impl OwnRecord {
 pub(super) fn find_restart(project: &Project, launch: &RestartCandidate) -> RestartMatch {
     let mut wait = false;
     let mut rejected = Vec::new();
-    for (path, record) in list(&folder(project)) {
+    let records = list(&folder(project));
+    // No record can be later than this.
+    let now = Timestamp::now();
+    for (path, record) in records {
+        if record.is_stale(now, Process::is_alive) {
+            let _ = beneath::remove_file(&path);
+            continue;
+        }
         match record.judge(launch, Process::is_alive) {
             // Only the launch that succeeds in removing the file may use it.
             Verdict::Restart if beneath::remove_file(&path).is_ok() => {
@@ -207,9 +218,6 @@ pub(super) fn find_restart(project: &Project, launch: &RestartCandidate) -> Rest
             }
             Verdict::Restart => {}
             Verdict::Wait => wait = true,
-            Verdict::NoRestart(_) if record.is_stale(Timestamp::now(), Process::is_alive) => {
-                let _ = beneath::remove_file(&path);
-            }
             // A proxy that still serves another notebook of the same window is no candidate.
             Verdict::NoRestart(reason) if record.left.is_some() => {
                 rejected.push((record.key, reason));

@@ -73,7 +73,20 @@ pub(super) fn summaries(
     let mut executions: HashSet<&str> = earlier_ends.map(|end| end.msg_id.as_str()).collect();
     let mut replaced = false;
     let (beginnings, ends) = index(new_events, earlier);
+    let is_end = |event: &Event| {
+        matches!(
+            event.kind,
+            EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
+        )
+    };
     for event in new_events {
+        if is_end(event) {
+            // A running cell has ended with its kernel, even if its end is not in the journal.
+            for other in &mut others {
+                let ended = other.runs.take();
+                other.ran.extend(ended.map(|(label, _)| (label, None)));
+            }
+        }
         let beginning = event.msg_id().and_then(|id| beginnings.get(id));
         let is_replacement = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
             && event.generation.is_some_and(|of| of > known_generation);
@@ -141,20 +154,6 @@ pub(super) fn summaries(
         match others.iter_mut().find(|other| other.by == summary.by) {
             Some(other) => other.add(summary),
             None => others.push(summary),
-        }
-    }
-    let is_end = |event: &&Event| {
-        matches!(
-            event.kind,
-            EventKind::Opened | EventKind::Restarted | EventKind::Stopped | EventKind::Died { .. }
-        )
-    };
-    // A running cell has ended with its kernel, even if its end is not in the journal.
-    if let Some(end) = new_events.iter().rfind(is_end) {
-        for other in &mut others {
-            if let Some((label, _)) = other.runs.take_if(|(_, since)| *since <= end.at) {
-                other.ran.push((label, None));
-            }
         }
     }
     // An actor that was there before the notebook had a kernel misses no variables.

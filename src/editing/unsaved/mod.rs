@@ -276,11 +276,13 @@ fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
     }
 }
 
-/// Returns the revisions that cells had before the edits since a moment, according to the journal.
+/// Returns the revisions that cells had before the edits since a moment, according to the journal. A file's time in
+/// the future, from another machine's clock, says nothing about the order: then all edits count.
 fn earlier(notebook: &NotebookFile, since: Timestamp) -> HashMap<String, HashSet<Revision>> {
     let mut found: HashMap<String, HashSet<Revision>> = HashMap::new();
     let events = notebook.project.events(&notebook.key);
-    for event in events.take_while(|event| event.at > since) {
+    let proves_nothing = since > Timestamp::now();
+    for event in events.take_while(|event| proves_nothing || event.at > since) {
         let changes = event.into_change().map(|change| change.changes);
         for change in changes.unwrap_or_default() {
             if let Some(before) = change.before {

@@ -140,6 +140,7 @@ impl JobOutputs {
                 times: times(ran),
             },
             begun: ran.begun_at,
+            earlier_run: ran.earlier_run_at,
             by_text,
             ran_since: false,
             asked_since: false,

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use jiff::Timestamp;
+
 use super::outputs::JobOutputs;
 use crate::execution::follow::{wait_until_ended, wait_until_handled};
 use crate::execution::into_notebook::{self, ExecutionResult};
 use crate::project::Project;
-use crate::project::event::requests;
+use crate::project::event::{Event, requests};
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
 
 /// The outcome for the outputs of one of a job's cells.
@@ -150,40 +152,127 @@ fn note(folder: &JobFolder, salvaged: &[Salvaged]) {
     }
 }
 
-/// Returns those of a job's cells that an actor has asked to run again since the kernel began to run
-/// them, according to the journal.
+/// Returns those of a job's cells that an actor has asked to run again since their own requests, according to
+/// the journal.
 pub(super) fn asked_again(project: &Project, job: &Job) -> HashSet<usize> {
-    let cells = || job.cells.iter().enumerate();
-    let Some(first) = cells().filter_map(|(_, cell)| cell.begun_at).min() else {
-        return HashSet::new();
-    };
+    match job.cells.iter().any(|cell| cell.begun_at.is_some()) {
+        true => asked_again_in(project.events(&job.session), job, Timestamp::now()),
+        false => HashSet::new(),
+    }
+}
+
+/// Like [`asked_again`], from events that come newest first. Their order counts, not their times: a clock may
+/// have been set back.
+fn asked_again_in(
+    events: impl Iterator<Item = Event>,
+    job: &Job,
+    now: Timestamp,
+) -> HashSet<usize> {
+    let generation = job.generation.unwrap_or_default();
+    let events = events.take_while(|event| !event.starts_generation(generation));
+    let begun = job.cells.iter().enumerate();
+    let mut begun: Vec<_> = begun.filter(|(_, cell)| cell.begun_at.is_some()).collect();
     let own: HashSet<_> = job
         .cells
         .iter()
-        .filter_map(|cell| cell.msg_id.as_deref())
+        .filter_map(|it| it.msg_id.as_deref())
         .collect();
+    let mut requests = requests(events);
+    // The other requests that come before those of `begun`, with the indices of the cells that they run again.
+    let mut others: Vec<(usize, Timestamp)> = Vec::new();
     let mut again = HashSet::new();
-    // Newest first.
-    let events = project.events(&job.session);
-    for event in requests(events.take_while(|event| event.at > first)) {
-        let Some(start) = event.request().filter(|it| !own.contains(&*it.msg_id)) else {
+    while !begun.is_empty()
+        && let Some(event) = requests.next()
+    {
+        let Some(start) = event.request() else {
             continue;
         };
+        if own.contains(&*start.msg_id) {
+            let ran = |cell: &JobCell| cell.msg_id.as_ref() == Some(&start.msg_id);
+            for (at, _) in begun.extract_if(.., |(_, cell)| ran(cell)) {
+                again.extend(others.iter().filter(|it| it.0 == at).map(|it| it.0));
+            }
+            continue;
+        }
         let same = |cell: &JobCell| match (&start.cell, &cell.cell) {
             (Some(cell), Some(other)) if cell == other => true,
             // VS Code sends a URI in place of the cell's id, so the text is compared.
             (Some(address), _) if address.contains(':') => start.code.as_ref() == Some(&cell.code),
             _ => false,
         };
-        let later = cells().filter(|(_, it)| it.begun_at.is_some_and(|begun| event.at > begun));
-        again.extend(later.filter(|(_, it)| same(it)).map(|(at, _)| at));
+        let run_again = begun.iter().filter(|(_, cell)| same(cell));
+        others.extend(run_again.map(|(at, _)| (*at, event.at)));
+    }
+    // The journal does not have these requests, so that only the times are left.
+    for (at, cell) in begun {
+        let is_later =
+            |asked: Timestamp| cell.begun_at.is_some_and(|it| asked > it) && asked <= now;
+        let later = others
+            .iter()
+            .any(|(other, asked)| *other == at && is_later(*asked));
+        again.extend(later.then_some(at));
     }
     again
 }
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
+    use crate::project::event::fixtures::event;
+
+    #[test]
+    fn the_journals_order_says_whether_a_cell_was_asked_for_again() {
+        let mut job: Job = serde_json::from_value(serde_json::json!({
+            "id": "1", "by": "ada", "notebook": "a.ipynb", "path": "a.ipynb", "session": "a.ipynb",
+            "state": JobState::Done, "asked_at": "2026-01-01T10:00:00Z", "cells": [], "saves": true,
+            "generation": 1,
+        }))
+        .unwrap();
+        job.cells = ["a", "b"]
+            .map(|id| JobCell {
+                msg_id: Some(format!("own {id}")),
+                begun_at: Some("2026-01-01T10:00:00Z".parse().unwrap()),
+                ..JobCell::new(Some(id.to_owned()), "x".to_owned())
+            })
+            .into();
+        let asked = |id: &str, cell: &str, time: &str| {
+            event(serde_json::json!({
+                "event": "asked", "generation": 1, "msg_id": id, "cell": cell,
+                "at": format!("2026-01-01T{time}:00Z"),
+            }))
+        };
+        let again = |events: &[Event], job: &Job| {
+            let now = "2026-01-01T10:30:00Z".parse().unwrap();
+            let mut again: Vec<_> = asked_again_in(events.iter().rev().cloned(), job, now)
+                .into_iter()
+                .collect();
+            again.sort_unstable();
+            again
+        };
+        let own = [asked("own a", "a", "10:00"), asked("own b", "b", "10:00")];
+        // An earlier request whose time lies in the future.
+        let earlier = asked("1", "a", "11:00");
+        // A later one, after the clock was set back.
+        let later = asked("2", "b", "09:00");
+        let all = [slice::from_ref(&earlier), &own, slice::from_ref(&later)].concat();
+        assert_eq!(again(&all, &job), [1]);
+        assert_eq!(again(&all[..3], &job), [0; 0]);
+        // One that never ran.
+        let withdrawn = event(serde_json::json!({
+            "event": "done", "generation": 1, "msg_id": "2", "status": "withdrawn",
+        }));
+        assert_eq!(again(&[&all[..], &[withdrawn]].concat(), &job), [0; 0]);
+        // Without the own requests, the times are compared.
+        let unknown = asked("3", "a", "10:01");
+        assert_eq!(again(&[earlier, unknown], &job), [0]);
+        assert_eq!(again(&[later], &job), [0; 0]);
+        // A request to the kernel before.
+        job.generation = Some(2);
+        let opened = event(serde_json::json!({"event": "opened", "generation": 2}));
+        assert_eq!(again(&[all[3].clone(), opened], &job), [0; 0]);
+    }
 
     #[tokio::test]
     async fn a_recorder_that_is_done_and_has_not_ended_does_not_write() {

@@ -284,7 +284,7 @@ pub(super) fn has_new_outputs(old: &Cell, cell: &Cell) -> bool {
 }
 
 /// Returns the conflict for new outputs of a cell that are not in the merged notebook.
-pub(super) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
+pub(in crate::notebook) fn outputs_lost(old: &Cell, cell: &Cell) -> Option<Conflict> {
     let text = |cell: &Cell| Some(cell.outputs_line(200));
     has_new_outputs(old, cell).then(|| Conflict {
         cell: Some(cell.id().to_owned()),

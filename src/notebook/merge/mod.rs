@@ -14,6 +14,7 @@ mod three_versions;
 mod three_way;
 
 pub use align::out_of_order;
+pub(super) use cell::outputs_lost;
 pub use diff::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changed_lines, changes, diff,
     diff_metadata,

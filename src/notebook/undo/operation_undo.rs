@@ -9,7 +9,7 @@ use super::exact_bytes::ExactBytes;
 use crate::notebook::document::{Cell, CellType, Document, Revision};
 use crate::notebook::edit::{Conflict, DocumentEditError};
 use crate::notebook::json::Json;
-use crate::notebook::merge::{MergedNotebook, merge, out_of_order};
+use crate::notebook::merge::{MergedNotebook, merge, out_of_order, outputs_lost};
 
 /// The record of one operation that is to be undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,6 +131,9 @@ impl OperationUndo {
             undone.restore_cell(at, id, cell)?;
             next = Some(at + 1);
         }
+        for touched in &self.cells {
+            conflicts.extend(touched.leave_outputs(&base, now, &mut undone)?);
+        }
         let merged = merge(&base, now, &undone, &|_| false);
         conflicts.extend(merged.conflicts);
         let mut document = merged.document;
@@ -231,6 +234,33 @@ pub fn position_beside(document: &Document, order: &[String], id: &str) -> usize
 }
 
 impl TouchedCell {
+    /// Leaves the outputs of a cell that has run since the operation, and returns the outputs that do not come back
+    /// as a conflict. Their times would not show the order: the clock of a machine that ran the cell may be ahead.
+    fn leave_outputs(
+        &self,
+        base: &Document,
+        now: &Document,
+        undone: &mut Document,
+    ) -> Result<Option<Conflict>, DocumentEditError> {
+        let cells = base.cell_by_id(&self.cell).zip(now.cell_by_id(&self.cell));
+        let has_run = cells.filter(|(base, now)| {
+            base.outputs().next().is_none() && now.outputs().next().is_some()
+        });
+        let restored = undone.position_by_id(&self.cell);
+        let restored = restored.and_then(|at| Some((at, undone.cells.get(at)?)));
+        let Some(((base, now), (at, cell))) = has_run.zip(restored) else {
+            return Ok(None);
+        };
+        let lost = outputs_lost(base, cell).map(|lost| Conflict {
+            theirs: Some(now.outputs_line(200)),
+            ..lost
+        });
+        if lost.is_some() {
+            undone.clear_outputs(at)?;
+        }
+        Ok(lost)
+    }
+
     fn forgotten(&self, version: &RememberedCell) -> OperationUndoError {
         OperationUndoError::Forgotten {
             cell: self.cell.clone(),
@@ -593,6 +623,21 @@ mod tests {
         let taken = undo_of(&before, &after).undo(&now, false).unwrap();
         let counts = taken.document.cells().iter().map(Cell::execution_count);
         assert_eq!(counts.collect::<Vec<_>>(), [Some(1), Some(7)]);
+        // A machine whose clock was ahead had run it before.
+        let mut dated = before.clone();
+        let ahead = CellExecution {
+            times: Json::parse(r#"{"iopub.status.busy":"2126-01-01T10:00:00Z"}"#).ok(),
+            ..ran(2)
+        };
+        dated.set_execution(1, &ahead).unwrap();
+        let mut now = after.clone();
+        let today = CellExecution {
+            times: Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z"}"#).ok(),
+            ..ran(7)
+        };
+        now.set_execution(1, &today).unwrap();
+        let taken = undo_of(&dated, &after).undo(&now, false).unwrap();
+        assert_eq!(taken.document.cells()[1].execution_count(), Some(7));
         // The same for a cell that was removed.
         let mut after = before.clone();
         after.remove(0).unwrap();

@@ -86,14 +86,16 @@ impl Project {
     }
 }
 
-/// Returns whether no event of this generation can be older than this one.
-fn starts_generation(event: &Event, generation: u64) -> bool {
-    let event_generation = event.generation.unwrap_or(generation);
-    match event.kind {
-        EventKind::Opened | EventKind::Restarted => event_generation <= generation,
-        // The ends of an earlier kernel's cells may be written later than this kernel's start.
-        EventKind::Requested(_) => event_generation < generation,
-        _ => false,
+impl Event {
+    /// Returns whether no event of this generation can be older than this one.
+    pub fn starts_generation(&self, generation: u64) -> bool {
+        let event_generation = self.generation.unwrap_or(generation);
+        match self.kind {
+            EventKind::Opened | EventKind::Restarted => event_generation <= generation,
+            // The ends of an earlier kernel's cells may be written later than this kernel's start.
+            EventKind::Requested(_) => event_generation < generation,
+            _ => false,
+        }
     }
 }
 
@@ -131,6 +133,10 @@ fn is_kept(event: &Event) -> bool {
 /// times differ when two recorders see an idle kernel and send at the same moment.
 const RACE: SignedDuration = SignedDuration::from_secs(1);
 
+/// If an event is so much later than one after it in the journal, the clock was set back between them. A writer
+/// that waits for the journal's lock is late by less.
+const SET_BACK: SignedDuration = SignedDuration::from_mins(1);
+
 /// Returns the present state from events that come newest first.
 ///
 /// A kernel runs one request after the other, and the journal has them nearly in that order: a sender
@@ -149,7 +155,8 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         if present.last.is_none() && is_activity(&event) {
             present.last = Some(event.at);
         }
-        if starts_generation(&event, generation) || from.is_some_and(|from| event.at < from) {
+        let is_over = |from| event.at < from || event.at.duration_since(from) > SET_BACK;
+        if event.starts_generation(generation) || from.is_some_and(is_over) {
             break;
         }
         if event.generation.is_some_and(|it| it != generation) {
@@ -239,7 +246,7 @@ fn is_activity(event: &Event) -> bool {
 /// Returns the authors, from events that come newest first.
 fn authors(events: impl Iterator<Item = Event>, generation: u64) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let events = events.take_while(|event| !starts_generation(event, generation));
+    let events = events.take_while(|event| !event.starts_generation(generation));
     let events = events.filter(|event| event.generation.is_none_or(|it| it == generation));
     for by in requests(events).filter_map(|event| event.by) {
         if !found.contains(&by) {
@@ -449,6 +456,14 @@ mod tests {
             let none = [&second[..], &[done("2", "ok")]].concat();
             assert_eq!(running(&none), None, "{order:?}");
         }
+    }
+
+    #[test]
+    fn a_request_from_before_the_clock_was_set_back_has_ended() {
+        let mut killed = event("asked", "1", "ada");
+        killed.at += RACE * 3600;
+        assert_eq!(running(&[killed.clone()]), is("1", "ada"));
+        assert_eq!(running(&[killed, alone("2", "bob")]), is("2", "bob"));
     }
 
     #[test]

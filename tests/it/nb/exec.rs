@@ -105,6 +105,34 @@ fn outputs_are_printed_and_in_the_notebook() {
 }
 
 #[test]
+fn outputs_replace_those_of_a_machine_whose_clock_is_ahead() {
+    let world = notebook(&["print('new')", "import time; time.sleep(1.5); print('new')"]);
+    let mut saved: Value = {
+        let text = std::fs::read_to_string(file(&world)).expect("read the notebook");
+        serde_json::from_str(&text).expect("a notebook")
+    };
+    // The second time is past when the cell ends.
+    for (at, ahead) in [(0, 180), (1, 1)] {
+        let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead);
+        let cell = &mut saved["cells"][at];
+        cell["metadata"]["execution"] = json!({"iopub.status.busy": time.to_string()});
+        cell["execution_count"] = json!(7);
+        cell["outputs"] = json!([{"output_type": "stream", "name": "stdout", "text": "old\n"}]);
+    }
+    std::fs::write(file(&world), saved.to_string()).expect("write the notebook");
+    nb(&world, ["exec", "a.ipynb", "1"]).ended(0);
+    let output = nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    assert!(!output.stderr.contains("run again"), "{output:?}");
+    for at in [0, 1] {
+        assert_eq!(
+            cell(&world, at)["outputs"][0]["text"],
+            json!(["new\n"]),
+            "{at}"
+        );
+    }
+}
+
+#[test]
 fn a_restart_before_cells_runs_what_is_in_the_file_after_it() {
     let world = notebook(&["print('old text')"]);
     let mut command = world.nb();
