@@ -46,6 +46,7 @@ fn description(event: &LogEvent, notebook: &str) -> String {
         }
         LogEvent::Saved(it) => {
             let mut parts = vec![format!("saved: {}", changes(it))];
+            parts.extend(circumstances(it));
             for lost in &it.overwritten {
                 parts.push(format!(
                     "that wiped out {}'s edit of {} (op {})",
@@ -81,6 +82,18 @@ fn description(event: &LogEvent, notebook: &str) -> String {
             format!("{action}{}", generation.unwrap_or_default())
         }
     }
+}
+
+/// Returns what is known of a save by an unknown actor: who was joined, and what moved git's HEAD.
+fn circumstances(change: &NotebookChange) -> Vec<String> {
+    let joined = match &*change.joined {
+        [] => None,
+        [one] => Some(format!("{one} was joined")),
+        several => Some(format!("{} were joined", several.join(", "))),
+    };
+    let git = change.git.as_ref();
+    let git = git.map(|words| format!("git HEAD moved: {words}"));
+    joined.into_iter().chain(git).collect()
 }
 
 /// Describes a call: `called update_cell ok, 12 ms · 1a2b3c4d5e → 5e4d3c2b1a · claude-code 2.1 · session 3f2c11aa`.

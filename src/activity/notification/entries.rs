@@ -55,6 +55,8 @@ pub(super) struct ActorSummary {
     /// The kinds of other events, each with its count and its last time.
     events: Vec<(&'static str, usize, Timestamp)>,
     variables_gone: bool,
+    /// The front ends that were joined when an unknown actor saved.
+    joined: Vec<String>,
 }
 
 /// Sums up the new events by others, for the actor `name`. Its last notification was about the kernel of generation
@@ -125,6 +127,7 @@ pub(super) fn summaries(
                 None
             }
             EventKind::Edited(change) | EventKind::Saved(change) => {
+                summary.joined.clone_from(&change.joined);
                 for change in &change.changes {
                     add_cell(&mut summary.cells, change.kind, change.cell.clone());
                 }
@@ -243,6 +246,9 @@ impl ActorSummary {
             }
         }
         self.variables_gone |= later.variables_gone;
+        self.joined.extend(later.joined);
+        self.joined.sort();
+        self.joined.dedup();
     }
 
     fn text(&self, zone: &TimeZone) -> String {
@@ -292,8 +298,13 @@ impl ActorSummary {
             ""
         };
         let actor = self.by.as_deref().map(|by| format!("{by} "));
+        let joined = match &*self.joined {
+            [] => String::new(),
+            [one] => format!("({one} was joined) "),
+            several => format!("({} were joined) ", several.join(", ")),
+        };
         format!(
-            "{}{}{variables}",
+            "{}{joined}{}{variables}",
             actor.unwrap_or_default(),
             parts.join(", ")
         )
@@ -470,10 +481,17 @@ pub(super) mod tests {
                 "since 14:02 · codex inserted n",
             ]
         );
-        let somebody = [changed("saved", None, "edited:x")];
+        let mut somebody = changed("saved", None, "edited:x");
         assert_eq!(
-            entry_texts(&somebody, &[], 1),
+            entry_texts(&[somebody.clone()], &[], 1),
             ["since 14:02 · somebody edited x"]
+        );
+        if let EventKind::Saved(change) = &mut somebody.kind {
+            change.joined = vec!["JupyterLab".to_owned()];
+        }
+        assert_eq!(
+            entry_texts(&[somebody], &[], 1),
+            ["since 14:02 · somebody (JupyterLab was joined) edited x"]
         );
     }
 

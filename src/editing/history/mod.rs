@@ -33,6 +33,7 @@
 
 use std::time::Duration;
 
+mod git_head;
 mod keep;
 mod ledger_content;
 mod overwritten;

@@ -4,19 +4,23 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use super::keep::Versions;
 use super::ledger_content::{Head, Intent, LedgerContent};
 use super::steps::{self, Manifest};
-use super::{EDIT_TIMEOUT, READ_TIMEOUT, overwritten};
+use super::{EDIT_TIMEOUT, READ_TIMEOUT, git_head, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::TransactionResult;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
 use crate::project::Project;
-use crate::project::event::{CellStep, Event, EventKind, NotebookChange, OverwrittenEdit};
+use crate::project::event::{
+    CellStep, Event, EventKind, NotebookChange, OverwrittenEdit, requests,
+};
 use crate::project::fresh_id;
+use crate::project::joined::JoinedFrontEnd;
 use crate::project::ledger::Ledger;
 
 /// How many of the journal's last entries are compared with the ledger. A process that was killed between
@@ -186,7 +190,9 @@ impl<'a> Recording<'a> {
             }
         }
         versions.keep(&self.notebook.project);
-        let by = self.front_end();
+        let git = git_head::moved_with(&self.notebook.real);
+        let (by, joined) = self.saved_by(&steps, &cells, git.is_some());
+        let git = git.filter(|_| by.is_none());
         let text = |revision: Revision| super::version_source(self.notebook, revision);
         let (watched, before) = (&mut content.watched, &content.cells);
         let mut overwritten =
@@ -197,27 +203,82 @@ impl<'a> Recording<'a> {
         }
         let change = NotebookChange {
             overwritten,
+            joined,
+            git,
             ..NotebookChange::of(content.revision, content.revision, steps)
         };
         self.append_change(content, change, by)
     }
 
-    /// Returns the actor of the front end that is joined to the notebook, if there is exactly one.
-    fn front_end(&self) -> Option<String> {
-        let state = self.notebook.project.state().ok()?;
-        let keys = [
-            self.notebook.key.clone(),
-            state.owner_key(&self.notebook.key),
-        ];
-        let is_of_notebook =
-            |key: &Option<String>| key.as_ref().is_some_and(|key| keys.contains(key));
-        let joined = joined(&self.notebook.project).into_iter();
-        let names: HashSet<_> = joined
-            .filter(|joined| is_of_notebook(&joined.session))
-            .map(|joined| joined.by())
-            .collect();
-        let mut names = names.into_iter();
-        names.next().filter(|_| names.next().is_none())
+    /// Returns the actor of a front end that has saved, if there is evidence of that: it has just run the new text
+    /// of one of the cells; or it is Jupyter's, whose checkpoint is the file. Otherwise any program may have written
+    /// the file, and the front ends that are joined are returned.
+    fn saved_by(
+        &self,
+        steps: &[CellStep],
+        cells: &HashMap<&str, &Cell>,
+        is_by_git: bool,
+    ) -> (Option<String>, Vec<String>) {
+        let (project, key) = (&self.notebook.project, &self.notebook.key);
+        let owner = project.state().map(|state| state.owner_key(key));
+        let owner = owner.unwrap_or_else(|_| key.clone());
+        let mut front_ends = joined(project);
+        front_ends.retain(|it| {
+            it.session
+                .as_ref()
+                .is_some_and(|it| it == key || *it == owner)
+        });
+        front_ends.sort_by(|one, other| one.front_end.cmp(&other.front_end));
+        front_ends.dedup_by(|one, other| one.front_end == other.front_end);
+        if front_ends.is_empty() {
+            return (None, Vec::new());
+        }
+        let changed = steps.iter().filter(|step| step.before != step.after);
+        let changed = changed.filter_map(|step| cells.get(&*step.cell));
+        let texts: HashSet<_> = changed.map(|cell| cell.source()).collect();
+        let events = project.events_of(&[key, &owner]).within(LAST_BYTES);
+        // What was run before the last change was in it.
+        let since = events.take_while(|event| event.change().is_none() || event.session != *key);
+        let ran = requests(since)
+            .filter(|event| event.notebook() == key)
+            .find_map(|event| {
+                let code = event.request()?.code.as_deref()?;
+                let by = event.by.as_ref();
+                let by = by.filter(|_| !is_by_git && texts.contains(code))?;
+                front_ends
+                    .iter()
+                    .map(JoinedFrontEnd::by)
+                    .find(|it| it == by)
+            });
+        let mut jupyter = front_ends
+            .iter()
+            .filter(|it| it.front_end != JoinedFrontEnd::VS_CODE);
+        let by = match (ran, jupyter.next(), jupyter.next()) {
+            (Some(by), ..) => Some(by),
+            (None, Some(only), None) if self.is_checkpoint() => Some(only.by()),
+            _ => {
+                return (
+                    None,
+                    front_ends.into_iter().map(|it| it.front_end).collect(),
+                );
+            }
+        };
+        (by, Vec::new())
+    }
+
+    /// Returns whether the file is as Jupyter's last checkpoint: JupyterLab makes one when a person saves, and copies
+    /// the file's time.
+    fn is_checkpoint(&self) -> bool {
+        let file = &self.notebook.real;
+        let checkpoint = file.file_stem().and_then(|stem| {
+            let name = format!("{}-checkpoint.ipynb", stem.to_str()?);
+            Some(file.parent()?.join(".ipynb_checkpoints").join(name))
+        });
+        let stamp = |path: &Path| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.len(), found.modified().ok()?))
+        };
+        checkpoint.is_some_and(|it| stamp(&it).is_some_and(|it| stamp(file) == Some(it)))
     }
 
     /// Writes the intended change into the ledger before the file is written. If the process is killed

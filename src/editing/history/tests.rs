@@ -478,7 +478,7 @@ fn a_conflict_that_is_delivered_whole_counts_as_seen_however_long_it_is() {
 }
 
 #[test]
-fn the_joined_front_end_is_the_actor_of_a_save() {
+fn a_joined_front_end_is_the_actor_of_a_save_only_with_evidence() {
     let desk = Desk::new("a:1");
     desk.read("claude");
     let join = |file: &str, front_end: &str, session: &str| {
@@ -495,15 +495,72 @@ fn the_joined_front_end_is_the_actor_of_a_save() {
         let edit = format!(r#"[{{"op":"edit","cell":0,"source":"{source}"}}]"#);
         desk.save_operations(&edit);
         desk.read("claude");
-        desk.entries().pop().unwrap().by
+        let event = desk.entries().pop().unwrap();
+        let by = event.by.clone();
+        (by, event.into_change().unwrap().joined)
     };
-    join("1.json", "VS Code", "a.ipynb");
-    join("2.json", "JupyterLab", "b.ipynb");
-    assert_eq!(save("2").as_deref(), Some("human (VS Code)"));
-    join("3.json", "VS Code", "a.ipynb");
-    assert_eq!(save("3").as_deref(), Some("human (VS Code)"));
-    join("4.json", "JupyterLab", "a.ipynb");
-    assert_eq!(save("4"), None);
+    let somebody = |joined: &[&str]| (None, joined.iter().map(|it| (*it).to_owned()).collect());
+    let human = |via: &str| (Some(format!("human ({via})")), Vec::new());
+    let ran =
+        |by: &str, source: &str| {
+            desk.notebook.project.record(&[crate::project::event::fixtures::event(
+            serde_json::json!({"event": "asked", "msg_id": source, "by": by, "code": source}),
+        )]);
+        };
+    join("1.json", "JupyterLab", "b.ipynb");
+    assert_eq!(save("2"), somebody(&[]));
+    join("2.json", "VS Code", "a.ipynb");
+    // Any program may have written that: git, sed, a script.
+    assert_eq!(save("3"), somebody(&["VS Code"]));
+    // The front end has just run this text.
+    ran("human (VS Code)", "4");
+    assert_eq!(save("4"), human("VS Code"));
+    // What it ran before the last change does not count, nor what others ran.
+    ran("human (VS Code)", "5");
+    desk.edit("claude", r#"[{"op":"edit","cell":0,"source":"6"}]"#)
+        .unwrap();
+    ran("claude", "5");
+    assert_eq!(save("5"), somebody(&["VS Code"]));
+    join("3.json", "JupyterLab", "a.ipynb");
+    assert_eq!(save("7"), somebody(&["JupyterLab", "VS Code"]));
+    ran("human (VS Code)", "8");
+    assert_eq!(save("8"), human("VS Code"));
+    // A person saved in JupyterLab, which has copied the file with its time.
+    let checkpoint = desk.file().with_file_name(".ipynb_checkpoints");
+    std::fs::create_dir(&checkpoint).unwrap();
+    let checkpoint = checkpoint.join("a-checkpoint.ipynb");
+    desk.save_operations(r#"[{"op":"edit","cell":0,"source":"9"}]"#);
+    let time = std::fs::metadata(desk.file()).unwrap().modified().unwrap();
+    std::fs::copy(desk.file(), &checkpoint).unwrap();
+    let copy = std::fs::File::options().append(true).open(&checkpoint);
+    copy.unwrap().set_modified(time).unwrap();
+    desk.read("claude");
+    let event = desk.entries().pop().unwrap();
+    assert_eq!(event.by.as_deref(), Some("human (JupyterLab)"));
+    // A later checkout of the same text is no save.
+    desk.edit("claude", r#"[{"op":"edit","cell":0,"source":"0"}]"#)
+        .unwrap();
+    std::fs::copy(&checkpoint, desk.file()).unwrap();
+    desk.read("claude");
+    assert_eq!(desk.entries().pop().unwrap().by, None);
+}
+
+#[test]
+fn a_move_of_gits_head_that_changed_the_file_is_named() {
+    let desk = Desk::new("a:1");
+    desk.read("claude");
+    let logs = desk.file().with_file_name(".git").join("logs");
+    std::fs::create_dir_all(&logs).unwrap();
+    desk.save_operations(r#"[{"op":"edit","cell":0,"source":"2"}]"#);
+    let now = jiff::Timestamp::now().as_second();
+    let line = format!("0 1 Ada <a@b> {now} +0000\tcheckout: moving from main to dev\n");
+    std::fs::write(logs.join("HEAD"), line).unwrap();
+    desk.read("claude");
+    let change = desk.entries().pop().unwrap().into_change().unwrap();
+    assert_eq!(
+        change.git.as_deref(),
+        Some("checkout: moving from main to dev")
+    );
 }
 
 #[test]

@@ -37,6 +37,20 @@ pub struct NotebookChange {
     /// Earlier edits that a save wiped out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwritten: Vec<OverwrittenEdit>,
+    /// The front ends that were joined, if it is not known who saved.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "super::names"
+    )]
+    pub joined: Vec<String>,
+    /// What moved git's HEAD when the file was changed, in git's words: `checkout: moving from main to dev`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "super::optional_name"
+    )]
+    pub git: Option<String>,
 }
 
 impl NotebookChange {
@@ -53,6 +67,8 @@ impl NotebookChange {
             conflicts: 0,
             exact: None,
             overwritten: Vec::new(),
+            joined: Vec::new(),
+            git: None,
         }
     }
 }

@@ -331,6 +331,14 @@ pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     Ok(name.replace(char::is_control, " "))
 }
 
+/// Like [`optional_name`], for a list.
+pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?.into_iter();
+    Ok(names
+        .map(|name| name.replace(char::is_control, " "))
+        .collect())
+}
+
 /// Splits an actor's id into the name and, if it has one, the session: an id is `claude` or
 /// `claude#1a2b3c4d`.
 pub fn split_actor(id: &str) -> (&str, Option<&str>) {

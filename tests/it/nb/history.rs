@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{Output, nb, output_of};
-use crate::world::World;
+use crate::world::{World, succeed};
 
 /// Four cells, of which the third was run.
 const NOTEBOOK: &str = r##"{
@@ -640,6 +640,48 @@ fn a_deleted_cells_whole_id_means_it_also_where_others_begin_so() {
         if cells(&world).matches("bbbb").count() == 2 {
             on(&world, &["rm", left]).ended(0);
         }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_checkout_beside_a_front_end_is_not_its_save() {
+    let world = world();
+    let git = |words: &[&str]| {
+        let mut command = world.command(Path::new("git"));
+        command.args(["-c", "user.name=ada", "-c", "user.email=a@b"]);
+        succeed(command.args(words));
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "t.ipynb"]);
+    git(&["commit", "--quiet", "-m", "one"]);
+    on(&world, &["edit", "bbbb", "x"]).ended(0);
+    git(&["commit", "--quiet", "-am", "two"]);
+    // The front end's proxy is this process.
+    let own = std::process::id();
+    let stat = std::fs::read_to_string(format!("/proc/{own}/stat")).expect("this process");
+    let start_time = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|it| it.split(' ').nth(19));
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the boot");
+    let proxies = world.project().join(".nb/proxies");
+    std::fs::create_dir_all(&proxies).expect("a folder");
+    let joined = json!({
+        "pid": own, "start_time": start_time.and_then(|it| it.parse::<u64>().ok()),
+        "boot_id": boot_id.trim(), "session": "t.ipynb", "front_end": "JupyterLab",
+        "since": "2026-01-02T03:04:05Z",
+    });
+    std::fs::write(proxies.join("1.json"), joined.to_string()).expect("write the record");
+    git(&["checkout", "--quiet", "HEAD~1"]);
+    let output = on(&world, &["log"]).ended(0);
+    let line = output.stdout.lines().last().expect("a line");
+    for part in [
+        "somebody saved: edited bbbb2222 ",
+        " · JupyterLab was joined · git HEAD moved: checkout: moving from ",
+        "that wiped out agent's edit of bbbb2222",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
     }
 }
 
