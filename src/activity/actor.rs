@@ -47,6 +47,9 @@ pub enum Actor {
 /// The id of the human at a terminal.
 const HUMAN: &str = "human";
 
+/// The names by which `nb` shows itself and unknown actors: no actor may have one.
+const RESERVED: [&str; 3] = ["nb", "somebody", UNKNOWN];
+
 /// The longest name of a program's actor, in characters.
 const LONGEST_NAME: usize = 40;
 
@@ -105,6 +108,16 @@ impl Actor {
         }
     }
 
+    /// Returns the actor with the username of a client that is connected to the kernel directly, which may call
+    /// itself as it likes: it is no person behind a front end.
+    pub fn of_username(username: Option<&str>) -> Self {
+        let actor = Self::parse(username);
+        match actor.is_human() || actor.is_reserved() {
+            true => Self::Unknown,
+            false => actor,
+        }
+    }
+
     /// Returns the name that people read; [`Display`](fmt::Display) writes the whole id.
     pub fn name(&self) -> String {
         match self {
@@ -123,9 +136,21 @@ impl Actor {
         matches!(self, Self::Agent { name, session: None } if name == AGENT)
     }
 
+    /// Returns whether this is no actor of a command: its name is one that `nb` uses for itself, for an unknown
+    /// actor or, in other letters, for a person.
+    pub fn is_reserved(&self) -> bool {
+        let Self::Agent { name, .. } = self else {
+            return *self == Self::Unknown;
+        };
+        let name = name.to_lowercase();
+        let words = name.split(|c: char| !c.is_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        words.first() == Some(&HUMAN) || RESERVED.contains(&&*words.join(" "))
+    }
+
     /// Returns the name of an agent whose program has this name: that of its marks in the environment if
     /// these are known, so that its commands and its other requests have one name. `None` if the name has
-    /// no letter or digit.
+    /// no letter or digit, or is reserved: a program is no person, whatever it calls itself.
     pub fn name_of_client(program: &str) -> Option<String> {
         let program = program.to_lowercase();
         let mark = MARKS.iter().find(|(_, name)| program.starts_with(name));
@@ -135,8 +160,8 @@ impl Actor {
         let words = program.split(|c: char| !c.is_alphanumeric());
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         let name: String = words.join("-").chars().take(LONGEST_NAME).collect();
-        // A program is no person, whatever it calls itself.
-        (!name.is_empty() && name != HUMAN).then_some(name)
+        let actor = Self::from(&*name);
+        (matches!(actor, Self::Agent { .. }) && !actor.is_reserved()).then_some(name)
     }
 
     /// Returns whether two actors have the same name; the human has one name at all front ends.
@@ -265,6 +290,16 @@ mod tests {
             ("Visual Studio Code", Some("visual-studio-code")),
             ("a#b\u{1b}[31m/../c", Some("a-b-31m-c")),
             ("human", None),
+            ("Human", None),
+            ("human (VS Code)", None),
+            ("nb", None),
+            ("NB", None),
+            ("Somebody", None),
+            ("another client", None),
+            ("username", None),
+            ("739085c8-1e43-4c37-be28-9e70b619cf8c", None),
+            ("humanoid", Some("humanoid")),
+            ("nb-agent", Some("nb-agent")),
             ("  ", None),
         ] {
             assert_eq!(Actor::name_of_client(program).as_deref(), name, "{program}");
@@ -273,6 +308,36 @@ mod tests {
         assert!(agent.is_unnamed_agent());
         let ada = Actor::of_command(Some("ada"), &HashMap::<&str, &str>::new(), None, false).0;
         assert!(!ada.is_unnamed_agent());
+    }
+
+    #[test]
+    fn a_reserved_name_is_no_actors() {
+        for name in [
+            "nb",
+            " NB ",
+            "somebody",
+            "nb#1a2b3c4d",
+            "Human",
+            "HUMAN (VS Code)",
+            "human-1",
+            "username",
+            "",
+        ] {
+            assert!(Actor::from(name).is_reserved(), "{name}");
+        }
+        for name in [
+            "human",
+            "human (VS Code)",
+            "ada",
+            "agent",
+            "claude#1a2b3c4d",
+            "humanoid",
+        ] {
+            assert!(!Actor::from(name).is_reserved(), "{name}");
+        }
+        assert_eq!(Actor::of_username(Some("human (VS Code)")), Actor::Unknown);
+        assert_eq!(Actor::of_username(Some("nb")), Actor::Unknown);
+        assert_eq!(Actor::of_username(Some("ada")), "ada".into());
     }
 
     #[test]

@@ -151,7 +151,9 @@ impl KnownAgents {
             if argv.is_empty() || !usable {
                 let why = match usable {
                     true => "has no command",
-                    false => "is no name: letters, digits and hyphens in lower case make one",
+                    false => {
+                        "is no name: letters, digits and hyphens in lower case make one, and nb uses some itself"
+                    }
                 };
                 let error = format!("{}: {name:?} {why}", file.display());
                 self.errors.push(error);

@@ -26,6 +26,12 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45);
 /// The largest number of notebooks of the working directory that a hint suggests.
 const MOST_SUGGESTED: usize = 5;
 
+/// The hint to a name that is none.
+const GIVES_NAME: &str = "--as, NB_AS or `as` in .nb/config.toml gives the name, such as ada";
+
+/// How many of the journal's last bytes are searched for the notebook that a caller used last.
+const LAST_USED_BYTES: u64 = 2 << 20;
+
 /// The maker of one request, its working directory and its settings.
 ///
 /// An adapter makes one `Caller` for each request: the answer also reports what others did since the last
@@ -142,8 +148,14 @@ impl Caller {
                 "{:?} is no name: it has control characters",
                 actor.to_string()
             );
-            let hint = "--as, NB_AS or `as` in .nb/config.toml gives the name, such as ada";
-            return Err(Problem::new(ProblemKind::Usage, text).hint(hint));
+            return Err(Problem::new(ProblemKind::Usage, text).hint(GIVES_NAME));
+        }
+        if actor.is_reserved() {
+            let text = format!(
+                "{:?} cannot be your name: nb uses it for others",
+                actor.name()
+            );
+            return Err(Problem::new(ProblemKind::Usage, text).hint(GIVES_NAME));
         }
         // A path from a variable is relative to the working directory; one from the settings file, to its
         // project.
@@ -266,7 +278,7 @@ impl Caller {
         let project = Project::find(&self.working_dir)?;
         let keys: Vec<_> = notebooks.iter().map(|it| project.key(it)).collect();
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let events = project.events_of(&keys);
+        let events = project.events_of(&keys).within(LAST_USED_BYTES);
         let is_own = |event: &Event| self.actor.has_done(&Actor::parse(event.actor().as_deref()));
         events.filter(is_own).find_map(|event| {
             let key = event.notebook.unwrap_or(event.session);

@@ -344,9 +344,13 @@ fn ran(event: &Event, start: &ExecutionStart, end: Option<&ExecutionEnd>) -> Log
         Some(name) if is_uri(&name) => (Some(name), None),
         name => (None, name),
     };
+    let actor = match past_nb {
+        true => Actor::of_username(event.by.as_deref()),
+        false => Actor::parse(event.by.as_deref()),
+    };
     LogEntry {
         at: event.at,
-        by: Some(Actor::parse(event.by.as_deref()).name()),
+        by: Some(actor.name()),
         event: LogEvent::Ran(LoggedExecution {
             notebook: (!past_nb).then(|| event.notebook().to_owned()),
             cell,

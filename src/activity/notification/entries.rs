@@ -93,8 +93,12 @@ pub(super) fn summaries(
         let is_replacement = matches!(event.kind, EventKind::Opened | EventKind::Restarted)
             && event.generation.is_some_and(|of| of > known_generation);
         replaced |= is_replacement;
-        let actor = beginning.and_then(|beginning| beginning.actor.clone());
-        let actor = Actor::parse(actor.or_else(|| event.actor()).as_deref());
+        let id = beginning.and_then(|beginning| beginning.actor.clone());
+        let id = id.or_else(|| event.actor());
+        let actor = match beginning {
+            Some(beginning) if !beginning.is_from_sender => Actor::of_username(id.as_deref()),
+            _ => Actor::parse(id.as_deref()),
+        };
         let by = match event.kind {
             EventKind::Died { .. } => None,
             _ if own.has_done(&actor) => continue,

@@ -1000,6 +1000,57 @@ fn calls_are_recorded_with_what_their_code_does() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_call_costs_the_same_however_many_were_made() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let pid = client.server.borrow().id();
+    let bytes_read = || -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("counters");
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        read.and_then(|it| it.parse().ok()).expect("a number")
+    };
+    let create = json!({"notebook": "a.ipynb", "source": "x = 1"});
+    client.call("create_cell", &create).text();
+    let cost_after = |calls: usize| {
+        let read = json!({"notebook": "a.ipynb", "cell": 0});
+        for _ in 0..calls {
+            client.call("read_cell", &read).text();
+        }
+        let before = bytes_read();
+        client.call("read_cell", &read).text();
+        bytes_read() - before
+    };
+    let first = cost_after(20);
+    let last = cost_after(200);
+    assert!(last * 10 <= first * 11, "{first}, then {last} bytes");
+    let log = nb(&world, ["log", "a.ipynb", "--audit", "--lines", "0"]).ended(0);
+    assert_eq!(
+        log.stdout.matches("called read_cell ok").count(),
+        222,
+        "{log:?}"
+    );
+}
+
+#[test]
+fn a_client_does_not_act_under_a_name_of_nbs() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    for name in ["nb", "somebody", "human (VS Code)"] {
+        let client = McpClient::of(&world, name, &[]);
+        let create = json!({"notebook": "a.ipynb", "source": "x = 1"});
+        client.call("create_cell", &create).text();
+    }
+    let log = nb(&world, ["log", "a.ipynb", "--by", "agent"]).ended(0);
+    assert_eq!(log.stdout.matches("agent inserted").count(), 3, "{log:?}");
+    for name in ["nb", "Somebody", "human-1"] {
+        let refused = nb(&world, ["cells", "a.ipynb", "--as", name]).ended(2);
+        refused.with("cannot be your name: nb uses it for others");
+    }
+}
+
+#[test]
 fn a_limit_of_calls_says_when_the_next_may_come() {
     let world = World::new();
     let client = McpClient::of(&world, "inspector", &["--rate", "2"]);
