@@ -25,7 +25,7 @@ const NOTEBOOK: &str = r##"{"cells": [{"cell_type": "code", "id": "aaaa", "metad
 const SECRET: &str = "the-secret-outside";
 
 /// The files that `nb` stores in a `.nb`, with their names for `t.ipynb`.
-const FILES: [&str; 31] = [
+const FILES: [&str; 34] = [
     "state.json",
     "state.lock",
     "config.toml",
@@ -34,6 +34,9 @@ const FILES: [&str; 31] = [
     "nb.log",
     "displays.json",
     "journal/1.jsonl",
+    "calls.jsonl",
+    "calls/1.jsonl",
+    "present/t-da7ef036.json",
     "names/agent-d4f0bc5a.json",
     "names/lock",
     ".gitignore",
@@ -60,7 +63,7 @@ const FILES: [&str; 31] = [
 ];
 
 /// The folders in a `.nb`.
-const FOLDERS: [&str; 18] = [
+const FOLDERS: [&str; 20] = [
     "kernels",
     "connections",
     "proxies",
@@ -79,6 +82,8 @@ const FOLDERS: [&str; 18] = [
     "trash",
     "scratch",
     "unfinished",
+    "calls",
+    "present",
 ];
 
 /// The ways in which a file is hostile.
