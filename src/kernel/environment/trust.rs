@@ -5,7 +5,7 @@
 //! these files may run; outside, they are refused with [`Untrusted`].
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::python;
 use super::tools::ToolFolders;
@@ -183,7 +183,10 @@ impl StartedByName {
         let real = file.canonicalize().ok();
         let folder = file.parent().map(|folder| folder.canonicalize());
         let folder = folder.and_then(Result::ok);
-        let places = [Some(file.to_owned()), real, folder];
+        // A name with `..` says nothing of where it leads.
+        let is_plain = file.components().all(|part| part != Component::ParentDir);
+        let named = is_plain.then(|| file.to_owned());
+        let places = [named, real, folder];
         let is_projects = |place: &PathBuf| {
             let mut inner = self.active.iter().chain(&self.projects);
             inner.any(|folder| place.starts_with(folder)) || self.is_environment_beside(place)
@@ -259,6 +262,9 @@ mod tests {
         std::os::unix::fs::symlink(hostile[2].join("git"), program_link.join("git")).unwrap();
         let relative = PathBuf::from("target");
         let folders = hostile.iter().chain([&link, &program_link, &relative]);
+        let own = project
+            .join("../../..")
+            .join(own.strip_prefix(&top).unwrap());
         let path = std::env::join_paths(folders.chain([&own])).unwrap();
         let active = top.join("elsewhere");
         let variables = HashMap::from([
