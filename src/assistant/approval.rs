@@ -14,6 +14,7 @@ use crate::agent::permission::{PermissionChoice, PermissionQuestion};
 use crate::agent::update::{Content, ToolContent};
 use crate::agent::{PermissionKind, PermissionOption};
 use crate::code::risks::{Risk, risks};
+use crate::notebook::visible_line;
 
 /// How many warnings a call has at most.
 const MOST_WARNINGS: usize = 5;
@@ -70,7 +71,7 @@ impl ShownCall {
         let findings = code.flat_map(|part| risks(&part.text));
         let findings = findings.filter(|it| it.risk != Risk::Network);
         Self {
-            title: one_line(&preview.title),
+            title: visible_line(&preview.title).into_owned(),
             kind: preview.kind.clone(),
             content: preview
                 .parts
@@ -175,7 +176,8 @@ pub(super) fn approval(question: &PermissionQuestion, answer: Option<&str>) -> A
 
 /// Returns the tool with what it concerns: `read cell 3f2c`.
 fn title(call: &ModelCall) -> String {
-    let mut title = one_line(&call.name.replace('_', " "));
+    let name = call.name.replace('_', " ");
+    let mut title = visible_line(&name).into_owned();
     for name in ["action", "cell", "name", "op", "kernel"] {
         let short = match call.arguments.get(name) {
             Some(Value::String(text)) => text.clone(),
@@ -189,14 +191,11 @@ fn title(call: &ModelCall) -> String {
             _ => continue,
         };
         let line = short.lines().next().unwrap_or_default();
+        let line: String = line.chars().take(60).collect();
         title.push(' ');
-        title.extend(line.chars().filter(|c| !c.is_control()).take(60));
+        title.push_str(&visible_line(&line));
     }
     title
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 #[cfg(test)]

@@ -630,7 +630,13 @@ impl Conversation {
                 true => String::new(),
                 false => format!(" in {}", it.files.join(", ")),
             };
-            let line = format!("{}  {}: {} ({}){files}", index + 1, it.agent, it.title, it.kind);
+            let line = format!(
+                "{}  {}: {} ({}){files}",
+                index + 1,
+                it.agent,
+                it.title,
+                it.kind
+            );
             format!("{}\n", visible_line(&line))
         });
         let lines: String = lines.collect();

@@ -17,9 +17,9 @@ use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
 use crate::api::problem::Problem;
-use crate::notebook::visible;
 use crate::api::{self, EditRequest, PlannedChange};
 use crate::notebook::Operation;
+use crate::notebook::visible;
 
 /// The request's method.
 pub(super) const METHOD: &str = "nb/preview";

@@ -95,7 +95,7 @@ function run(program, words, cwd) {
       } else if (answer && (!error || typeof error.code === 'number')) {
         resolve(answer);
       } else {
-        reject(new NbError(stderr.trim().split('\n').at(-1) || String(error?.message), 'failed'));
+        reject(new NbError(stderr.trim().split('\n').at(-1).replace(/^‣ /, '') || String(error?.message), 'failed'));
       }
     });
   });
