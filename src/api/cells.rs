@@ -323,7 +323,7 @@ pub(crate) fn places(
     let mut places = Vec::new();
     let mut seen = HashSet::new();
     for selector in selectors {
-        let selected = document.select(selector)?.into_iter();
+        let selected = document.select(selector)?;
         places.extend(selected.filter(|place| seen.insert(*place)));
     }
     Ok(places)

@@ -227,7 +227,7 @@ mod tests {
             {"label": "the answer", "old": null, "text": "!no code", "is_code": false},
         ]));
         let shown = ShownCall::of(&call("run_cell", &json!({})), Some(&preview));
-        assert_eq!((&*shown.title, &*shown.kind), ("run2 cells", "execute"));
+        assert_eq!((&*shown.title, &*shown.kind), ("run␊2 cells", "execute"));
         let text = |text: &str| ToolContent::Content(Content::Text(text.to_owned()));
         let diff = ToolContent::Diff {
             path: PathBuf::new(),
@@ -258,7 +258,7 @@ mod tests {
             matches!(&shown.content[1], ToolContent::Content(Content::Text(text)) if text.ends_with("[the rest is not shown]"))
         );
         let question = question(&shown, &preview, false);
-        assert_eq!(question.title, "not all of its text is shown: run2 cells");
+        assert_eq!(question.title, "not all of its text is shown: run␊2 cells");
         for (answer, expected) in [
             (Some("a"), Approval::Once),
             (Some("b"), Approval::Refused),

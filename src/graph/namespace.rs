@@ -427,6 +427,7 @@ impl Runner<'_> {
                 by,
             } => self.bind(name, value, call_arguments, certain && *always, *by),
             Effect::Settle { name } => self.settle(name),
+            Effect::Unsettle { name } => self.unsettle(name),
             Effect::Update { variable, value } => {
                 for (name, _) in objects_of(variable, call_arguments) {
                     self.update(&name, value, call_arguments, call_arguments.is_some());
@@ -1002,6 +1003,20 @@ impl Runner<'_> {
             self.changed(is_new);
             self.is_bound(name, true);
         }
+    }
+
+    /// Says that this run may have left a name as it was before.
+    fn unsettle(&mut self, name: &Name) {
+        let run = self.run;
+        let before = self.versions_before.get(name).cloned();
+        let Some(state) = self.names.names.get_mut(name) else {
+            return;
+        };
+        state.version = before.unwrap_or_default();
+        state.add_run(run);
+        self.bound.remove(name);
+        self.weak.insert(name.clone());
+        self.changed(true);
     }
 
     fn update(

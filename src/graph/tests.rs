@@ -880,7 +880,7 @@ fn a_function_is_followed_again_once_what_it_calls_is_another() {
 fn many_cells_are_followed() {
     // A quadratic step shows in any build.
     let count = if cfg!(debug_assertions) {
-        4_000
+        1_000
     } else {
         20_000
     };

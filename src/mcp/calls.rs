@@ -138,7 +138,8 @@ impl Call<'_> {
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
         };
         caller.notice().await;
-        let outcome = tool(Request {
+        // It is large, and is polled on a stack of limited size.
+        let outcome = Box::pin(tool(Request {
             session: self.session,
             notebook: &notebook,
             caller: &caller,
@@ -146,14 +147,16 @@ impl Call<'_> {
             cancelled: self.cancelled,
             turn: &self.turn,
             arguments,
-        });
-        let only_reads = matches!(self.tool, ToolName::GetNotebookState | ToolName::ReadCell);
-        let outcome = tokio::select! {
-            outcome = outcome => outcome,
+        }));
+        let outcome = match self.tool {
             // The analysis of the notebook ends, too.
-            () = self.context.ct.cancelled(), if only_reads => {
-                Err(Problem::new(ProblemKind::StillRunning, "cancelled"))
-            }
+            ToolName::GetNotebookState | ToolName::ReadCell => tokio::select! {
+                outcome = outcome => outcome,
+                () = self.context.ct.cancelled() => {
+                    Err(Problem::new(ProblemKind::StillRunning, "cancelled"))
+                }
+            },
+            _ => outcome.await,
         };
         record.end(&caller, &outcome).await;
         result(Some(&caller), outcome, is_cancelled).await

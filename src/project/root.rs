@@ -77,9 +77,15 @@ pub fn project_folders() -> BTreeSet<PathBuf> {
     let known = WORKED_ON.read().unwrap_or_else(PoisonError::into_inner);
     let mut known = known.clone();
     if let Ok(here) = std::env::current_dir() {
-        known.extend(roots(&here, super::folder::home().as_deref()).folders());
+        known.extend(roots(&here, home().as_deref()).folders());
     }
     known
+}
+
+/// Returns the real path of the home folder.
+pub(super) fn home() -> Option<PathBuf> {
+    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
+    Some(home.canonicalize().unwrap_or(home))
 }
 
 /// Returns the real path of a notebook or its folder, for reading, editing or running.

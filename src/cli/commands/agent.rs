@@ -18,8 +18,8 @@ use crate::notebook::DiffLine;
 ///
 /// The files are in the working directory. It shows what would differ, and asks; off a terminal --yes
 /// writes. What you have in these files stays; another server named "nb" is shown. Running it again
-/// changes nothing; --remove takes out what it has added. The programs are claude (Claude Code),
-/// codex, copilot (in VS Code), cursor and gemini.
+/// changes nothing; --remove takes out what it has added. The programs are claude (Claude Code), codex,
+/// copilot (in VS Code), cursor and gemini.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Agent {

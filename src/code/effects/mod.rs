@@ -60,6 +60,11 @@ pub enum Effect {
         /// The name.
         name: Name,
     },
+    /// A loop has bound the name, if it had an iteration.
+    Unsettle {
+        /// The name.
+        name: Name,
+    },
     /// `x += y`: it binds the name anew, or changes its object.
     Update {
         /// The variable.

@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
                 self.with_items(certain);
                 match stops {
                     Some(_) => {
-                        self.perhaps(statement, &it.body, |reader| reader.with_items(others))
+                        self.perhaps(statement, &it.body, |reader| reader.with_items(others));
                     }
                     None => self.body(&it.body),
                 }
@@ -488,20 +488,24 @@ impl<'a> Reader<'a> {
             .functions
             .iter_mut()
             .for_each(|(_, direct)| *direct = FunctionLink::Holds);
-        let target = |reader: &mut Self| {
-            reader.temporary(|reader| reader.store(&it.target, value));
-        };
-        // A loop without an iteration leaves its variable as it was.
-        match (has_iteration(&it.iter), has_jump(&it.body)) {
-            (true, false) => {
-                target(self);
-                self.body(&it.body);
+        let before = self.bound.clone();
+        self.temporary(|reader| reader.store(&it.target, value));
+        let has_iteration = has_iteration(&it.iter);
+        match has_iteration && !has_jump(&it.body) {
+            true => self.body(&it.body),
+            false => self.alternatives(&[&it.body, &[]]),
+        }
+        // In its body it is bound; a loop without an iteration leaves its variable as it was.
+        if !has_iteration {
+            let mut names = Vec::new();
+            targets(&it.target, &mut names);
+            names.retain(|name| !before.contains(name));
+            for name in names {
+                if let NameScope::Global = self.scope_of(&name) {
+                    self.bound.remove(&name);
+                    self.push(it, Effect::Unsettle { name });
+                }
             }
-            (true, true) => {
-                target(self);
-                self.alternatives(&[&it.body, &[]]);
-            }
-            (false, _) => self.perhaps(it, &it.body, target),
         }
         self.alternatives(&[&it.orelse, &[]]);
     }
