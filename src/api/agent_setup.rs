@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
-pub use crate::lifecycle::agent_setup::AgentProgram;
 use crate::lifecycle::agent_setup::remove_empty_folders;
+pub use crate::lifecycle::agent_setup::{AgentProgram, OtherServer};
 use crate::lifecycle::planned_file::{PlannedFile, PlannedFileError};
 use crate::notebook::{DiffLine, changed_lines};
 
@@ -31,6 +31,8 @@ pub struct AgentSetupAnswer {
     pub files: Vec<AgentFile>,
     /// Whether they were written.
     pub written: bool,
+    /// The servers of the name `nb` in the files of the programs that are not `nb mcp`. They are left.
+    pub other_servers: Vec<OtherServer>,
 }
 
 impl Answer for AgentSetupAnswer {}
@@ -76,8 +78,10 @@ pub async fn set_up_agents(
         let folder = caller.working_dir.canonicalize();
         let folder = folder.map_err(|error| Problem::failed("find the folder", &error))?;
         let mut planned = Vec::new();
+        let mut other_servers = Vec::new();
         for program in request.programs {
             planned.extend(program.planned(&folder, request.removes)?);
+            other_servers.extend(program.other_servers(&folder)?);
         }
         planned.retain(|file| !file.is_same());
         if request.writes {
@@ -91,6 +95,7 @@ pub async fn set_up_agents(
         Ok(AgentSetupAnswer {
             files: planned.iter().map(AgentFile::of).collect(),
             written: request.writes,
+            other_servers,
         })
     })
     .await

@@ -71,7 +71,7 @@ mod widgets;
 
 pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, FolderEntry, adopt};
 pub use self::agent_setup::{
-    AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, set_up_agents,
+    AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, OtherServer, set_up_agents,
 };
 pub use self::attachments::{AttachmentsAnswer, attachments};
 pub use self::cell::{

@@ -4,7 +4,7 @@
 //! The files are in the project's folder, where they can be shared with others. What users have written there
 //! stays: a guide is a file or a marked section of its own, a server is one entry among others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
@@ -130,6 +130,37 @@ impl AgentProgram {
         });
         planned.collect()
     }
+
+    /// Returns the servers that the program's files name `nb` and that are not `nb mcp`: the folder's author chose what
+    /// they run. An installation leaves them.
+    ///
+    /// # Errors
+    /// A file is not what the program reads, or is a link.
+    pub fn other_servers(self, folder: &Path) -> Result<Vec<OtherServer>, PlannedFileError> {
+        let mut all = Vec::new();
+        for (name, form) in self.files() {
+            let path = folder.join(name);
+            let Some(text) = read(folder, Path::new(name))? else {
+                continue;
+            };
+            let others = form.other_servers(&path, &text)?.into_iter();
+            all.extend(others.map(|entry| OtherServer {
+                path: path.clone(),
+                entry,
+            }));
+        }
+        Ok(all)
+    }
+}
+
+/// A server of the name `nb` that is not `nb mcp`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct OtherServer {
+    /// The file that names it.
+    pub path: PathBuf,
+    /// What the file says of it.
+    pub entry: Value,
 }
 
 /// Removes the folders of a removed file that are empty now, if an installation may have made them.
@@ -160,6 +191,13 @@ fn server(key: &str) -> Value {
         "servers" => json!({"type": "stdio", "command": "nb", "args": ["mcp"]}),
         _ => json!({"command": "nb", "args": ["mcp"]}),
     }
+}
+
+/// Says whether the entry of a server is that of [`server`].
+fn is_ours(entry: &Value) -> bool {
+    ["servers", "mcpServers"]
+        .iter()
+        .any(|key| *entry == server(key))
 }
 
 /// The table of the server.
@@ -203,6 +241,23 @@ impl Form {
                 }
             }
             Self::Json(key) => JsonSettings::parse(path, before.unwrap_or_default(), key)?.added(),
+        }
+    }
+
+    /// Returns the entries of the servers named `nb` that are not the one that is added.
+    fn other_servers(self, path: &Path, text: &str) -> Result<Vec<Value>, PlannedFileError> {
+        match self {
+            Self::Own(_) | Self::Section => Ok(Vec::new()),
+            Self::Toml => {
+                let table: toml::Table = text
+                    .parse()
+                    .map_err(|error| unreadable_table(path, &error))?;
+                let servers = table.get("mcp_servers");
+                let nb = servers.and_then(|servers| servers.get("nb"));
+                let nb = nb.and_then(|nb| serde_json::to_value(nb).ok());
+                Ok(nb.into_iter().filter(|nb| !is_ours(nb)).collect())
+            }
+            Self::Json(key) => Ok(JsonSettings::parse(path, text, key)?.other_servers()),
         }
     }
 
@@ -262,6 +317,24 @@ impl<'a> JsonSettings<'a> {
         }
         servers.append("nb", entry(&server(self.key)));
         Ok(self.changed())
+    }
+
+    /// A key may stand in an object more than once: then it depends on the reader which counts.
+    fn other_servers(&self) -> Vec<Value> {
+        let named = |object: &CstObject, name: &str| {
+            let mut all = object.properties();
+            all.retain(|it| {
+                it.name()
+                    .is_some_and(|it| it.decoded_value().as_deref() == Ok(name))
+            });
+            all
+        };
+        let servers = named(&self.settings, self.key).into_iter();
+        let servers = servers.filter_map(|it| it.object_value());
+        let entries = servers.flat_map(|servers| named(&servers, "nb"));
+        let entries = entries.map(|it| it.value().and_then(|it| it.to_serde_value()));
+        let entries = entries.map(Option::unwrap_or_default);
+        entries.filter(|entry| !is_ours(entry)).collect()
     }
 
     fn removed(&self) -> String {
@@ -454,6 +527,68 @@ mod tests {
         for removes in [false, true] {
             let files = AgentProgram::Gemini.planned(folder, removes).unwrap();
             assert_eq!(files[1].after.as_deref(), Some(own));
+        }
+    }
+
+    #[test]
+    fn another_server_of_the_name_is_named() {
+        let others = |program: AgentProgram, file: &str, text: &str| {
+            let temp = tempfile::tempdir().unwrap();
+            let path = temp.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            let others = program.other_servers(temp.path()).unwrap();
+            assert!(others.iter().all(|other| other.path == path), "{others:?}");
+            others.len()
+        };
+        for (entry, count) in [
+            (r#"{"command": "nb", "args": ["mcp"]}"#, 0),
+            (
+                r#"{"type": "stdio", "command": "nb", "args": ["mcp"]} // ours"#,
+                0,
+            ),
+            (r#"{"type": "http", "url": "http://192.0.2.1/mcp"}"#, 1),
+            (r#"{"command": "nb", "args": ["run", "import this"]}"#, 1),
+            (r#"{"command": "./nb", "args": ["mcp"]}"#, 1),
+            (
+                r#"{"command": "nb", "args": ["mcp"], "env": {"LD_PRELOAD": "./x.so"}}"#,
+                1,
+            ),
+            (r#"{"command": "nb", "args": ["mcp"], "cwd": "tools"}"#, 1),
+            (
+                r#"{"command": "nb", "args": ["mcp"]}, "nb": {"url": "http://192.0.2.1"}"#,
+                1,
+            ),
+            (r#"{"command": "nb", "args": ["mcp"]}, "\u006eb": 1"#, 1),
+            ("[]", 1),
+        ] {
+            for (program, file, key) in [
+                (AgentProgram::Claude, ".mcp.json", "mcpServers"),
+                (AgentProgram::Copilot, ".vscode/mcp.json", "servers"),
+                (AgentProgram::Cursor, ".cursor/mcp.json", "mcpServers"),
+                (AgentProgram::Gemini, ".gemini/settings.json", "mcpServers"),
+            ] {
+                let text = format!("{{\"{key}\": {{\"nb\": {entry}\n}}}}");
+                assert_eq!(others(program, file, &text), count, "{text}");
+            }
+        }
+        for (table, count) in [
+            (TABLE, 0),
+            (
+                "[mcp_servers.nb]\ncommand = \"nb\"\nargs = [\"run\", \"1\"]\n",
+                1,
+            ),
+            (
+                "[mcp_servers.nb]\ncommand = \"nb\"\nargs = [\"mcp\"]\nenv = {A = \"b\"}\n",
+                1,
+            ),
+            ("mcp_servers.nb.url = \"http://192.0.2.1\"\n", 1),
+        ] {
+            assert_eq!(
+                others(AgentProgram::Codex, ".codex/config.toml", table),
+                count,
+                "{table}"
+            );
         }
     }
 

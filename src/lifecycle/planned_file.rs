@@ -1,6 +1,7 @@
 //! Changes of files of other programs in a folder of the user's: planned, shown, and then made.
 
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// A change of one file that has not been made yet.
@@ -103,12 +104,20 @@ fn read_regular(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Replaces a file's text, and keeps its permissions; a new file has those that are usual.
+/// Makes a folder and those above it that are not there. Only the user may write them, whatever the umask allows:
+/// programs are run from them, and settings that name programs are read.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut made = std::fs::DirBuilder::new();
+    made.recursive(true).mode(0o755).create(folder)
+}
+
+/// Replaces a file's text, and keeps its permissions; only the user may write a new one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let Ok(metadata) = path.metadata() else {
-        let mut file = std::fs::File::create_new(path)?;
+        let mut new = std::fs::File::options();
+        let mut file = new.write(true).create_new(true).mode(0o644).open(path)?;
         return file.write_all(text.as_bytes());
     };
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::planned_file::make_folder;
 use crate::kernel::environment::trust;
 use crate::kernel::process::own_program;
 use crate::kernel::spec::{self, PROXY};
@@ -46,9 +47,26 @@ pub(super) fn install_file(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Takes the right to write the program's folder, and the one above it, which are this user's own, from others: earlier
+/// versions made them with the rights that the umask left.
+fn close(program: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    for folder in program.ancestors().skip(1).take(2) {
+        let Ok(metadata) = folder.symlink_metadata() else {
+            continue;
+        };
+        let mode = metadata.permissions().mode();
+        if metadata.is_dir() && metadata.uid() == user && mode & 0o022 != 0 {
+            let closed = std::fs::Permissions::from_mode(mode & 0o7755);
+            let _ = std::fs::set_permissions(folder, closed);
+        }
+    }
+}
+
 /// Copies this program to `path` unless the same program or a later version is already there; returns whether
 /// it was copied.
 pub(super) fn install_program(path: &Path) -> io::Result<bool> {
+    close(path);
     if !differs(path).unwrap_or(true) || is_later(path) {
         return Ok(false);
     }
@@ -115,7 +133,7 @@ fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     let folder = path
         .parent()
         .ok_or_else(|| io::Error::other("it has no folder"))?;
-    std::fs::create_dir_all(folder)?;
+    make_folder(folder)?;
     let staged = tempfile::Builder::new()
         .prefix(".nb-")
         .tempfile_in(folder)?;

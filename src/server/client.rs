@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::header::{
     ACCEPT, CONNECTION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -517,7 +517,9 @@ impl ServerClient {
                 // The hub answers for a server that does not run.
                 Some(user) if to.contains("/hub/user/") => ServerErrorKind::NotRunning { user },
                 _ if is_login(&to) => ServerErrorKind::LoginPage { path },
-                _ => ServerErrorKind::Redirected { to },
+                _ => ServerErrorKind::Redirected {
+                    to: without_secrets(&to, used),
+                },
             });
         }
         let retry_after = response.headers().get(RETRY_AFTER);
@@ -626,6 +628,24 @@ fn location(response: &Response) -> Option<String> {
     Some(format!("{}{path}", to.origin().ascii_serialization()))
 }
 
+/// Returns a URL without the parts of its path that may be a secret: each one that is long, and all of them if a header
+/// has one.
+fn without_secrets(url: &str, used: &CredentialHeaders) -> String {
+    /// A token of Jupyter has 48 characters.
+    const LONGEST_SHOWN: usize = 24;
+    let decoded = percent_decode_str(url).decode_utf8_lossy().into_owned();
+    if used.redact(decoded.clone()) != decoded {
+        let origin = url.split('/').take(3);
+        return origin.chain(["…"]).collect::<Vec<_>>().join("/");
+    }
+    let parts = url.split('/').enumerate();
+    let parts = parts.map(|(at, part)| match at > 2 && part.len() > LONGEST_SHOWN {
+        true => "…",
+        false => part,
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
 fn is_login(url: &str) -> bool {
     let mut words = url.split(|c: char| !c.is_ascii_alphanumeric());
     words.any(|word| matches!(word, "login" | "signin" | "oauth2" | "authorize" | "sso"))
@@ -706,6 +726,7 @@ fn http_client(record: &ServerRecord, base: &Url) -> Result<reqwest::Client, Ser
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::secret::Secret;
 
     #[test]
     fn an_id_is_one_part_of_a_path() {
@@ -718,6 +739,21 @@ mod tests {
         assert!(is_login("https://h.org/hub/login"));
         assert!(is_login("https://sso.h.org/auth"));
         assert!(!is_login("https://h.org/user/ann/api"));
+    }
+
+    #[test]
+    fn a_token_in_a_redirects_path_is_not_shown() {
+        let mut used = CredentialHeaders::default();
+        used.add_token(&Secret::new("sesame-7")).unwrap();
+        let long = "https://h.org/tree/0123456789abcdef0123456789abcdef/lab";
+        for (url, shown) in [
+            ("https://h.org/user/ann/lab", "https://h.org/user/ann/lab"),
+            ("https://h.org/t/sesame-7/lab", "https://h.org/…"),
+            ("https://h.org/t/%73esame%2D7/lab", "https://h.org/…"),
+            (long, "https://h.org/tree/…/lab"),
+        ] {
+            assert_eq!(without_secrets(url, &used), shown);
+        }
     }
 
     #[test]

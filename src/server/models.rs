@@ -152,9 +152,35 @@ impl ContentsModel {
         self.kind == "directory"
     }
 
-    /// Returns the SHA-256 of its content in hexadecimal digits, where the server reports it.
+    /// Returns the SHA-256 of its content in hexadecimal digits, where the server reports it; none if it is
+    /// another text.
     pub fn sha256(&self) -> Option<&str> {
         let is_sha256 = self.hash_algorithm.as_deref() == Some("sha256");
-        self.hash.as_deref().filter(|_| is_sha256)
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_digest = |hash: &&str| hash.len() == 64 && hash.bytes().all(is_digit);
+        self.hash.as_deref().filter(|_| is_sha256).filter(is_digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digest becomes a part of a file's name.
+    #[test]
+    fn a_hash_that_is_no_digest_is_none() {
+        let digest = "0123456789abcdef".repeat(4);
+        let of = |hash: &str| {
+            let entry = serde_json::json!({
+                "name": "a", "path": "a", "type": "file", "hash": hash, "hash_algorithm": "sha256",
+            });
+            let entry: ContentsModel = serde_json::from_value(entry).unwrap();
+            entry.sha256().map(str::to_owned)
+        };
+        assert_eq!(of(&digest).as_ref(), Some(&digest));
+        for hash in ["", "/../../x", "..", &digest[1..], &digest.to_uppercase()] {
+            assert_eq!(of(hash), None, "{hash}");
+        }
+        assert_eq!(of(&format!("/../{}", &digest[4..])), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `nb agent`: configures the programs of agents to use `nb`.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -16,9 +17,9 @@ use crate::notebook::DiffLine;
 /// Tell an agent's program of nb: a guide and the MCP server, in the files in which it looks
 ///
 /// The files are in the working directory. It shows what would differ, and asks; off a terminal --yes
-/// writes. What you have in these files stays. Running it again changes nothing; --remove takes out
-/// what it has added. The programs are claude (Claude Code), codex, copilot (in VS Code), cursor and
-/// gemini.
+/// writes. What you have in these files stays; another server named "nb" is shown. Running it again
+/// changes nothing; --remove takes out what it has added. The programs are claude (Claude Code), codex,
+/// copilot (in VS Code), cursor and gemini.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Agent {
@@ -83,6 +84,7 @@ impl Command for Agent {
         let asks_first = !install.yes && !context.json && context.can_ask();
         if asks_first {
             let preview = api::set_up_agents(&context.caller, request.clone()).await?;
+            name_others(context, &preview);
             context.printed(&show(context, &preview))?;
             request.writes =
                 !preview.files.is_empty() && Lines::confirm("Write this? [y/N] ").await;
@@ -91,6 +93,9 @@ impl Command for Agent {
             }
         }
         let answer = api::set_up_agents(&context.caller, request).await?;
+        if !asks_first {
+            name_others(context, &answer);
+        }
         context.print(&answer, |answer| match asks_first {
             true => print::line(&summary(context, answer)),
             false => show(context, answer),
@@ -98,10 +103,20 @@ impl Command for Agent {
     }
 }
 
+/// Names the servers that the folder's files call `nb`, and that are others.
+fn name_others(context: &Context, answer: &AgentSetupAnswer) {
+    for other in &answer.other_servers {
+        print::note(&format!(
+            "{} names another server \"nb\", which is not `nb mcp` and stays: {}; take it out if you did not write it",
+            shown_path(context, &other.path),
+            other.entry
+        ));
+    }
+}
+
 fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {
     for file in &answer.files {
-        let path = file.path.strip_prefix(&context.caller.working_dir);
-        let path = path.unwrap_or(&file.path).display();
+        let path = shown_path(context, &file.path);
         print::line(&format!("{path}: {}", file.change))?;
         for line in &file.lines {
             match line {
@@ -112,6 +127,14 @@ fn show(context: &Context, answer: &AgentSetupAnswer) -> io::Result<()> {
         }
     }
     print::line(&summary(context, answer))
+}
+
+/// Returns a path relative to the working directory.
+fn shown_path(context: &Context, path: &Path) -> String {
+    let below = context.caller.working_dir.canonicalize();
+    let below = below.as_deref().unwrap_or(&context.caller.working_dir);
+    let path = path.strip_prefix(below).unwrap_or(path);
+    path.display().to_string()
 }
 
 fn summary(context: &Context, answer: &AgentSetupAnswer) -> String {

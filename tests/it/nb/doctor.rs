@@ -244,3 +244,67 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
         "{fix}"
     );
 }
+
+#[test]
+fn nothing_is_writable_by_others_whatever_the_umask_is() {
+    for umask in ["000", "002"] {
+        let world = World::new();
+        for words in [
+            &["serve"][..],
+            &["agent", "install", "claude", "codex", "cursor", "--yes"],
+        ] {
+            let mut command = world.command(Path::new("/bin/sh"));
+            command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+            command.arg(env!("CARGO_BIN_EXE_nb")).args(words);
+            succeed(&mut command);
+        }
+        let mut folders = vec![world.project(), home(&world)];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("list").flatten() {
+                let metadata = entry.metadata().expect("it is there");
+                if metadata.is_symlink() {
+                    continue;
+                }
+                let mode = metadata.permissions().mode();
+                assert_eq!(
+                    mode & 0o022,
+                    0,
+                    "{} with umask {umask}",
+                    entry.path().display()
+                );
+                seen += 1;
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        assert!(seen > 10, "{seen}");
+    }
+}
+
+#[test]
+fn another_server_of_the_name_is_named_by_agent_install() {
+    let world = World::new();
+    let text = r#"{"mcpServers": {"nb": {"command": "nb", "args": ["mcp"], "env": {"LD_PRELOAD": "./x.so"}}}}"#;
+    let file = world.project().join(".mcp.json");
+    std::fs::write(&file, text).expect("write the settings");
+    let install = ["agent", "install", "claude", "--yes"];
+    let said = nb(&world, install).ended(0);
+    said.with(".mcp.json names another server \"nb\"")
+        .with("LD_PRELOAD");
+    assert_eq!(std::fs::read_to_string(&file).expect("read it"), text);
+    let answer = nb(&world, install.iter().chain(&["--json"]))
+        .ended(0)
+        .json();
+    assert_eq!(
+        answer["other_servers"][0]["entry"]["env"]["LD_PRELOAD"],
+        "./x.so"
+    );
+    std::fs::remove_file(&file).expect("remove it");
+    nb(&world, install).ended(0);
+    let answer = nb(&world, install.iter().chain(&["--json"]))
+        .ended(0)
+        .json();
+    assert_eq!(answer["other_servers"], serde_json::json!([]));
+}
