@@ -1009,7 +1009,7 @@ fn the_cells_that_import_are_needed() {
     assert_eq!(planned(&longer, &runs, &stale), [0]);
     assert_eq!(planned(&edited, &runs, &stale), [0, 3]);
     // Other code has overwritten it.
-    let mut overwritten = runs.clone();
+    let mut overwritten = runs;
     overwritten.push(PastRun {
         cell: None,
         ..run(0, "np = None")

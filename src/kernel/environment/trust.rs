@@ -272,7 +272,7 @@ mod tests {
             ("PATH", path.to_str().unwrap()),
             ("VIRTUAL_ENV", active.to_str().unwrap()),
         ]);
-        let started = StartedByName::beside([project.clone()], &variables);
+        let started = StartedByName::beside([project], &variables);
         let programs = variables.programs(Path::new("git"));
         assert_eq!(programs.len(), hostile.len() + 3);
         let may_start = programs.into_iter().filter(|it| started.may_start(it));
