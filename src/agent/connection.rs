@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
+use super::program::program_on;
 use super::protocol::{self, Call, Incoming};
 
 /// The longest line that an agent may send: it has room for images.
@@ -89,6 +90,14 @@ impl Connection {
             .argv
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
+        let program = match program.contains('/') {
+            true => PathBuf::from(program),
+            false => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let found = program_on(program, &path);
+                found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
+            }
+        };
         let mut child = Command::new(program)
             .args(args)
             .envs(launch.env.iter().map(|(name, value)| (name, value)))

@@ -1,27 +1,18 @@
 //! Agents by their names: those of `agents.toml`, those whose programs are on `PATH`, and those of the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::connection::Launch;
+use super::program::{AGENTS, is_program};
 use super::protocol::McpServer;
 use super::registry::{AgentRegistry, AgentSource, RegisteredAgent, RegistryError};
 use crate::activity::actor::Actor;
 use crate::kernel::variables::{Variables, own_data_dir};
 use crate::project::beneath;
-
-/// The agents that speak the protocol: the name, and the command.
-const AGENTS: [(&str, &[&str]); 6] = [
-    ("claude", &["claude-agent-acp"]),
-    ("codex", &["codex-acp"]),
-    ("gemini", &["gemini", "--acp"]),
-    ("goose", &["goose", "acp"]),
-    ("opencode", &["opencode", "acp"]),
-    ("qwen", &["qwen", "--acp"]),
-];
 
 /// The file with agents of the user's own, in `nb`'s own data folder: commands in a project's folder may be a stranger's.
 const FILE: &str = "agents.toml";
@@ -126,7 +117,7 @@ impl KnownAgents {
         known
     }
 
-    fn read_file(&mut self, file: &Path, path: &std::ffi::OsStr) {
+    fn read_file(&mut self, file: &Path, path: &OsStr) {
         let text = match beneath::read_text(file, beneath::SMALL) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
@@ -168,7 +159,7 @@ impl KnownAgents {
         argv: Vec<String>,
         env: Vec<(String, String)>,
         file: Option<PathBuf>,
-        path: &std::ffi::OsStr,
+        path: &OsStr,
     ) {
         let program = argv.first().map(String::as_str).unwrap_or_default();
         let agent = KnownAgent {
@@ -263,18 +254,6 @@ fn name_of(argv: &[String]) -> String {
     let found = words.find(|word| !is_runner(word) && word != "run" && !word.contains('='));
     let found = found.or_else(|| argv.first().map(stem)).unwrap_or_default();
     Actor::name_of_client(&found).unwrap_or_else(|| "agent".to_owned())
-}
-
-fn is_program(program: &str, path: &std::ffi::OsStr) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    let is_executable = |path: &Path| {
-        let found = std::fs::metadata(path);
-        found.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
-    };
-    match program.contains('/') {
-        true => is_executable(Path::new(program)),
-        false => std::env::split_paths(path).any(|folder| is_executable(&folder.join(program))),
-    }
 }
 
 /// Returns the MCP server that every session gets: `nb`'s own, which acts in the agent's name.

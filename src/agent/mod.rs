@@ -20,6 +20,7 @@ pub mod known;
 mod markdown;
 pub mod message;
 pub mod permission;
+mod program;
 mod protocol;
 pub mod registry;
 pub mod session;

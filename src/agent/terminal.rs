@@ -135,7 +135,7 @@ impl Terminal {
         // Some agents send a whole command line.
         let is_line = new.args.is_empty() && new.command.contains(char::is_whitespace);
         let (program, args) = match is_line {
-            true => ("sh", vec!["-c".to_owned(), new.command.clone()]),
+            true => ("/bin/sh", vec!["-c".to_owned(), new.command.clone()]),
             false => (&*new.command, new.args.clone()),
         };
         let mut child = Command::new(program)

@@ -55,8 +55,12 @@ pub fn install(commands: &InstallCommands) -> Result<(), InstallError> {
         };
         // stdout is for the answer of nb.
         let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
-        let program_path = trust::on_path(program, &ProcessVariables);
-        let status = Command::new(program_path.unwrap_or_else(|| program.into()))
+        let program_path = match Path::new(program).is_absolute() {
+            true => Some(program.into()),
+            false => trust::on_path(program, &ProcessVariables),
+        };
+        let missing = || cannot(io::Error::from(io::ErrorKind::NotFound));
+        let status = Command::new(program_path.ok_or_else(missing)?)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(out)

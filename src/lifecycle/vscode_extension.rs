@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::program::install_file;
 use super::vscode_package::{ID, pack};
+use crate::kernel::environment::trust;
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
 /// The editors' commands.
@@ -140,11 +141,9 @@ fn file(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
 
 /// Returns the commands of the editors on this machine, each program once.
 fn editors(variables: &dyn Variables) -> Vec<PathBuf> {
-    let on_path = PROGRAMS.iter().filter_map(|name| {
-        let programs = variables.programs(Path::new(name)).into_iter();
-        // A relative folder of PATH depends on the working directory, which may be a stranger's.
-        programs.into_iter().find(|program| program.is_absolute())
-    });
+    let on_path = PROGRAMS
+        .iter()
+        .filter_map(|name| trust::on_path(name, variables));
     let home = variables.path("HOME");
     let servers = home.iter().flat_map(|home| {
         let folders = SERVERS.iter().map(|name| home.join(name));

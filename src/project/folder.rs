@@ -88,7 +88,9 @@ impl Project {
         } else {
             real.parent()?
         };
-        Self::existing(&root::roots(folder, home().as_deref()))
+        let roots = root::roots(folder, root::home().as_deref());
+        roots.record();
+        Self::existing(&roots)
     }
 
     /// Returns the project of a notebook, which need not exist yet; makes the folder if there is
@@ -105,7 +107,8 @@ impl Project {
         let folder = real
             .parent()
             .ok_or_else(|| no_folder(io::Error::other("it has no parent folder")))?;
-        let roots = root::roots(folder, home().as_deref());
+        let roots = root::roots(folder, root::home().as_deref());
+        roots.record();
         if let Some(project) = Self::existing(&roots) {
             project.check_version()?;
             return Ok(project);
@@ -226,7 +229,7 @@ impl Project {
             true => real.as_path(),
             false => real.parent()?,
         };
-        let candidates = root::roots(folder, home().as_deref()).candidates;
+        let candidates = root::roots(folder, root::home().as_deref()).candidates;
         let mut dirs = candidates.into_iter().map(|root| root.join(DIR));
         dirs.find_map(|dir| match identity::owner(&dir) {
             FolderOwner::Foreign if stranger::kernel(&dir).is_some() => Some(None),
@@ -444,11 +447,6 @@ impl Project {
 fn foreign_at(root: &Path) -> Option<PathBuf> {
     let dir = root.join(DIR);
     (identity::owner(&dir) == FolderOwner::Foreign).then_some(dir)
-}
-
-fn home() -> Option<PathBuf> {
-    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
-    Some(home.canonicalize().unwrap_or(home))
 }
 
 /// Returns the path of a root's stand-in, for a root that is not writable or has a stranger's

@@ -89,7 +89,7 @@ fn read_boot_id() -> String {
 
 #[cfg(not(target_os = "linux"))]
 fn read_boot_id() -> String {
-    let out = std::process::Command::new("sysctl")
+    let out = std::process::Command::new("/usr/sbin/sysctl")
         .args(["-n", "kern.bootsessionuuid"])
         .output();
     out.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned())

@@ -60,7 +60,7 @@ pub use lock::{Lock, NotLocked, lock_notebook, try_lock_notebook};
 pub use moved::Moves;
 pub use real_path::real_path;
 pub use remove::remove_tree;
-pub use root::notebook_path;
+pub use root::{notebook_path, project_folders};
 pub use sandbox::{Mechanism, Missing, Sandbox, SandboxCheck, Strictness};
 pub use session::{
     AttachedKernel, Backend, Confinement, Container, Ended, Exit, InterruptMode, KernelSettings,

@@ -6,8 +6,10 @@
 //! an editor's is the notebook's folder and an agent's is the repository, and both must find the
 //! same project.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use super::real_path::real_path;
 use super::written::{AllWritten, places};
@@ -44,6 +46,46 @@ pub(super) fn roots(folder: &Path, home: Option<&Path>) -> Roots {
         candidates,
         new_root,
     }
+}
+
+/// The folders of the projects on which this process works.
+static WORKED_ON: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
+
+impl Roots {
+    /// Records that this process works on the project.
+    pub(super) fn record(&self) {
+        let folders = self.folders();
+        let is_known = |known: &BTreeSet<PathBuf>| folders.iter().all(|it| known.contains(it));
+        if !is_known(&WORKED_ON.read().unwrap_or_else(PoisonError::into_inner)) {
+            let mut known = WORKED_ON.write().unwrap_or_else(PoisonError::into_inner);
+            known.extend(folders);
+        }
+    }
+
+    /// Returns the folders that hold the project's files: the top of the work tree, and the nearest folder with `.nb`.
+    fn folders(&self) -> Vec<PathBuf> {
+        let (root, allowed) = &self.new_root;
+        let mut with_nb = self.candidates.iter().filter(|it| it.join(DIR).is_dir());
+        let top = allowed.then_some(root).into_iter();
+        top.chain(with_nb.next()).cloned().collect()
+    }
+}
+
+/// Returns the folders of the projects on which this process works: those of the notebooks that it was asked for, and
+/// the one of the working directory.
+pub fn project_folders() -> BTreeSet<PathBuf> {
+    let known = WORKED_ON.read().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known.clone();
+    if let Ok(here) = std::env::current_dir() {
+        known.extend(roots(&here, home().as_deref()).folders());
+    }
+    known
+}
+
+/// Returns the real path of the home folder.
+pub(super) fn home() -> Option<PathBuf> {
+    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty())?;
+    Some(home.canonicalize().unwrap_or(home))
 }
 
 /// Returns the real path of a notebook or its folder, for reading, editing or running.

@@ -196,7 +196,7 @@ async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
             "the token command {reason}; run it by hand: {command}"
         ))
     };
-    let child = tokio::process::Command::new("sh")
+    let child = tokio::process::Command::new("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

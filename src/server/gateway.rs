@@ -11,7 +11,8 @@ use super::error::ServerErrorKind;
 use super::headers::{CredentialHeaders, basic};
 use super::record::{CredentialSource, SecretPlace, ServerKind, ServerRecord};
 use super::secret::Secret;
-use crate::kernel::variables::Variables;
+use crate::kernel::environment::trust;
+use crate::kernel::variables::{ProcessVariables, Variables};
 
 /// The name of the server that the variables describe.
 pub const NAME: &str = "gateway";
@@ -118,7 +119,8 @@ pub fn kernel_variables(
 
 /// Returns the name that the system knows for the user of this process.
 pub fn system_user() -> Option<String> {
-    let output = Command::new("id").arg("-un").output().ok()?;
+    let id = trust::on_path("id", &ProcessVariables)?;
+    let output = Command::new(id).arg("-un").output().ok()?;
     let name = String::from_utf8(output.stdout).ok()?;
     Some(name.trim().to_owned()).filter(|name| output.status.success() && !name.is_empty())
 }

@@ -8,6 +8,7 @@
 //! is embedded: its sources are in `page/`, and `page/build.mjs` makes the files in `page/built/`.
 
 mod access;
+mod browser;
 mod callers;
 mod cells;
 mod chat;
@@ -38,6 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use self::access::Access;
+pub use self::browser::open_in_browser;
 use self::callers::Callers;
 pub use self::chat::AssistantChoice;
 use self::server::WebServer;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use clap::Args;
 
@@ -11,7 +11,7 @@ use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::web::{AssistantChoice, PageAddress, WebOptions, serve};
+use crate::web::{AssistantChoice, PageAddress, WebOptions, open_in_browser, serve};
 
 /// Show notebooks as they are now in a browser, and edit and run them there
 ///
@@ -67,9 +67,6 @@ Examples:
   nb web analysis.ipynb --port 0               this notebook, on a free port
   nb web --assistant claude                    with a coding agent as the assistant";
 
-/// The programs that open an address in the user's browser; the first that is there is used.
-const OPENERS: [&str; 2] = ["xdg-open", "open"];
-
 impl Command for Web {
     fn take_notebook(&mut self) -> Option<PathBuf> {
         self.notebook.take()
@@ -106,18 +103,8 @@ fn print_address(address: &PageAddress, host: IpAddr, opens: bool) -> io::Result
              `ssh -L` to a page of the machine itself is safe",
         );
     }
-    if opens && !OPENERS.iter().any(|program| starts(program, &address.once)) {
+    if opens && !open_in_browser(&address.once) {
         print::note("no browser was found: open the address yourself");
     }
     Ok(())
-}
-
-fn starts(program: &str, url: &str) -> bool {
-    let mut command = std::process::Command::new(program);
-    let command = command.arg(url).stdin(Stdio::null());
-    command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .is_ok()
 }

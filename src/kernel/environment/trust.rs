@@ -5,12 +5,13 @@
 //! these files may run; outside, they are refused with [`Untrusted`].
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::python;
 use super::tools::ToolFolders;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
+use crate::project::project_folders;
 use crate::project::written::{AllWritten, WritableFolder};
 
 /// Says that a file is not executed or trusted outside a sandbox.
@@ -132,19 +133,91 @@ const CODE: [&str; 8] = [
     "R_LIBS_USER",
 ];
 
-/// Returns a program on `PATH` that may be executed outside a sandbox. The folder of an activated environment
-/// is on `PATH`, too; its programs count only if a tool of the user made the environment.
+/// Returns the first program of this name on `PATH` that `nb` starts by its name, outside a sandbox.
 pub fn on_path(program: &str, variables: &dyn Variables) -> Option<PathBuf> {
-    let known = AllWritten::known();
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
-    let mut active: Vec<_> = active.into_iter().flatten().collect();
-    if !active.is_empty() {
-        let tools = ToolFolders::known(variables);
-        active.retain(|prefix| !tools.hold(prefix));
-    }
-    let is_active = |file: &PathBuf| active.iter().any(|prefix| file.starts_with(prefix));
+    let started = StartedByName::known(variables);
     let mut programs = variables.programs(Path::new(program)).into_iter();
-    programs.find(|file| file.is_absolute() && !is_active(file) && known.decides(file).is_none())
+    programs.find(|file| started.may_start(file))
+}
+
+/// The programs on `PATH` that may be started by their names: those that no project brings.
+///
+/// A shell, `direnv` or `npm run` puts folders of a project on `PATH`, and the project's author chose the programs
+/// there.
+pub struct StartedByName {
+    written: AllWritten,
+    tools: ToolFolders,
+    /// Environments that are active in the shell, and that no tool of the user made.
+    active: Vec<PathBuf>,
+    /// The folders of the projects on which this process works.
+    projects: Vec<PathBuf>,
+}
+
+impl StartedByName {
+    /// Returns the rule for this process.
+    pub fn known(variables: &dyn Variables) -> Self {
+        Self::beside(project_folders(), variables)
+    }
+
+    fn beside(projects: impl IntoIterator<Item = PathBuf>, variables: &dyn Variables) -> Self {
+        let tools = ToolFolders::known(variables);
+        let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| variables.path(name));
+        let mut active: Vec<_> = active.into_iter().flatten().collect();
+        active.retain(|prefix| !tools.hold(prefix));
+        // The working directory may be one of the system's folders, which is no project.
+        let is_system = |folder: &PathBuf| tools.hold(folder) && !folder.join(".git").exists();
+        let projects = projects.into_iter().filter(|folder| !is_system(folder));
+        Self {
+            written: AllWritten::known(),
+            active,
+            projects: projects.collect(),
+            tools,
+        }
+    }
+
+    /// Says whether a program may be started because of its name and place on `PATH`.
+    pub fn may_start(&self, file: &Path) -> bool {
+        if !file.is_absolute() {
+            return false;
+        }
+        let real = file.canonicalize().ok();
+        let folder = file.parent().map(|folder| folder.canonicalize());
+        let folder = folder.and_then(Result::ok);
+        // A name with `..` says nothing of where it leads.
+        let is_plain = file.components().all(|part| part != Component::ParentDir);
+        let named = is_plain.then(|| file.to_owned());
+        let places = [named, real, folder];
+        let is_projects = |place: &PathBuf| {
+            let mut inner = self.active.iter().chain(&self.projects);
+            inner.any(|folder| place.starts_with(folder)) || self.is_environment_beside(place)
+        };
+        !places.iter().flatten().any(is_projects) && self.written.decides(file).is_none()
+    }
+
+    /// Says whether a path leads into an environment that lies beside the files of a project, or in a folder above
+    /// them: `.venv` or `node_modules`.
+    fn is_environment_beside(&self, path: &Path) -> bool {
+        let is_environment = |folder: &&Path| {
+            folder.ends_with("node_modules")
+                || folder.join("pyvenv.cfg").is_file()
+                || folder.join("conda-meta").is_dir()
+        };
+        let environments = path.ancestors().filter(is_environment);
+        let mut holders = environments
+            .filter(|it| !self.tools.hold(it))
+            .filter_map(Path::parent);
+        holders.any(|holder| {
+            let is_users = self
+                .tools
+                .home()
+                .is_some_and(|home| home.starts_with(holder));
+            !is_users
+                && self
+                    .projects
+                    .iter()
+                    .any(|project| project.starts_with(holder))
+        })
+    }
 }
 
 fn untrusted(role: &'static str, path: &Path, written: WritableFolder) -> Untrusted {
@@ -152,5 +225,78 @@ fn untrusted(role: &'static str, path: &Path, written: WritableFolder) -> Untrus
         role,
         path: path.to_owned(),
         written: Box::new(written),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn no_program_of_a_project_is_started_by_its_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().canonicalize().unwrap();
+        let (home, project) = (top.join("home"), top.join("work/clone/notebooks"));
+        let own = home.join(".local/bin");
+        let hostile = [
+            project.join(".venv/bin"),
+            project.join("node_modules/.bin"),
+            project.join("bin"),
+            // An environment above the notebook's folder.
+            top.join("work/node_modules/.bin"),
+            top.join("work/clone/env/bin"),
+            // The active one, wherever it is.
+            top.join("elsewhere/bin"),
+        ];
+        for folder in hostile.iter().chain([&own]) {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join("git"), "").unwrap();
+        }
+        std::fs::write(top.join("work/clone/env/pyvenv.cfg"), "").unwrap();
+        let link = top.join("link");
+        std::os::unix::fs::symlink(&hostile[0], &link).unwrap();
+        let program_link = top.join("links");
+        std::fs::create_dir(&program_link).unwrap();
+        std::os::unix::fs::symlink(hostile[2].join("git"), program_link.join("git")).unwrap();
+        let relative = PathBuf::from("target");
+        let folders = hostile.iter().chain([&link, &program_link, &relative]);
+        let own = project
+            .join("../../..")
+            .join(own.strip_prefix(&top).unwrap());
+        let path = std::env::join_paths(folders.chain([&own])).unwrap();
+        let active = top.join("elsewhere");
+        let variables = HashMap::from([
+            ("HOME", home.to_str().unwrap()),
+            ("PATH", path.to_str().unwrap()),
+            ("VIRTUAL_ENV", active.to_str().unwrap()),
+        ]);
+        let started = StartedByName::beside([project], &variables);
+        let programs = variables.programs(Path::new("git"));
+        assert_eq!(programs.len(), hostile.len() + 3);
+        let may_start = programs.into_iter().filter(|it| started.may_start(it));
+        assert_eq!(may_start.collect::<Vec<_>>(), [own.join("git")]);
+    }
+
+    #[test]
+    fn the_systems_programs_are_started_in_every_folder() {
+        let variables = HashMap::from([("HOME", "/home/none"), ("PATH", "/usr/bin:/bin")]);
+        for folder in ["/usr", "/usr/bin", "/opt", "/bin"] {
+            let started = StartedByName::beside([PathBuf::from(folder)], &variables);
+            assert!(started.may_start(Path::new("/bin/sh")), "{folder}");
+        }
+    }
+
+    #[test]
+    fn an_environment_in_the_home_folder_is_the_users() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().canonicalize().unwrap();
+        let bin = home.join("node_modules/.bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("code"), "").unwrap();
+        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
+        let started = StartedByName::beside([home.join("project")], &variables);
+        assert!(started.may_start(&bin.join("code")));
     }
 }

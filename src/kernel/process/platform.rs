@@ -335,7 +335,7 @@ mod imp {
     }
 
     fn ps(pid: u32, columns: &str) -> Option<String> {
-        let out = Command::new("ps")
+        let out = Command::new("/bin/ps")
             .env("LC_ALL", "C")
             .env("TZ", "UTC")
             .args(["-o", columns, "-p", &pid.to_string()])

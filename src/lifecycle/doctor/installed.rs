@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
-use crate::kernel::environment::trust;
+use crate::kernel::environment::trust::{self, StartedByName};
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
@@ -30,6 +30,11 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
         .filter(|file| file.is_file())
         .collect();
     let is_own = |file: &&PathBuf| file.canonicalize().is_ok_and(|canonical| canonical == own);
+    let started = StartedByName::known(variables);
+    let describe = |program: &Path| match started.may_start(program) {
+        true => describe_program(program),
+        false => "a program of a project".to_owned(),
+    };
     let folder = own.parent().unwrap_or(Path::new("/"));
     let first = format!("export PATH={}:\"$PATH\"", quote(folder));
     match programs.first() {
@@ -39,7 +44,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
                 None => Check::good(ABOUT, text),
                 Some(other) => Check::note(
                     ABOUT,
-                    format!("{text}; {} comes after it on PATH", describe_program(other)),
+                    format!("{text}; {} comes after it on PATH", describe(other)),
                     format!("remove it where it is not wanted: {}", other.display()),
                 ),
             }
@@ -49,7 +54,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
             format!(
                 "{} comes first on PATH and is {}, not this one: version {version}, {}",
                 other.display(),
-                describe_program(other),
+                describe(other),
                 own.display()
             ),
             first,

@@ -246,6 +246,69 @@ fn damaged_kernelspecs_and_an_environment_without_ipykernel_are_reported() {
 }
 
 #[test]
+fn programs_of_the_folder_are_not_run() {
+    let world = World::new();
+    world.open("t.ipynb");
+    let project = world.project();
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
+        succeed(git.args(words).current_dir(&project));
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "t.ipynb"]);
+    git(&["commit", "--quiet", "-m", "x"]);
+    let ran = home(&world).join("ran");
+    let folders = [".venv/bin", "node_modules/.bin", "tools", "deep/er"];
+    for folder in folders {
+        let folder = project.join(folder);
+        std::fs::create_dir_all(&folder).expect("make a folder");
+        for name in [
+            "nb",
+            "git",
+            "bwrap",
+            "code",
+            "cursor",
+            "podman",
+            "docker",
+            "systemd-run",
+            "id",
+            "ps",
+            "uv",
+        ] {
+            let script = format!("#!/bin/sh\necho {name} >> {}\n", ran.display());
+            let program = folder.join(name);
+            std::fs::write(&program, script).expect("write a program");
+            let executable = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&program, executable).expect("make it executable");
+        }
+    }
+    let mut path: Vec<_> = folders.iter().map(|folder| project.join(folder)).collect();
+    path.extend([own_folder().to_owned(), "/usr/bin".into(), "/bin".into()]);
+    path[2] = "tools".into();
+    let path = std::env::join_paths(path).expect("no colon is in them");
+    let notebook = project.join("t.ipynb");
+    let notebook = notebook.to_str().expect("UTF-8");
+    let (here, elsewhere) = (project.clone(), home(&world));
+    for (folder, words) in [
+        (&here, &["doctor", "t.ipynb"][..]),
+        (&here, &["diff", "--git", "t.ipynb"]),
+        (&here, &["kernels", "t.ipynb"]),
+        (&here, &["serve", "--vscode"]),
+        // A notebook of the project is named.
+        (&elsewhere, &["doctor", notebook]),
+        (&elsewhere, &["diff", "--git", notebook]),
+        (&elsewhere, &["kernels", notebook]),
+    ] {
+        let mut command = world.nb();
+        command.args(words).env("PATH", &path).current_dir(folder);
+        let output = output_of(&mut command);
+        let names = std::fs::read_to_string(&ran).unwrap_or_default();
+        assert_eq!(names, "", "{words:?} in {}: {output:?}", folder.display());
+    }
+}
+
+#[test]
 fn nothing_is_writable_by_others_whatever_the_umask_is() {
     for umask in ["000", "002"] {
         let world = World::new();
