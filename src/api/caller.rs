@@ -11,6 +11,7 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction;
 use crate::editing::view::{PendingCells, View};
 use crate::execution::lost::{self, KilledRecorder};
+use crate::graph::Cancel;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::{self, Target, TargetError};
@@ -58,6 +59,8 @@ pub struct Caller {
     pub(super) gets_json: bool,
     /// See [`CallerSettings::has_own_thread`].
     has_own_thread: bool,
+    /// Ends the analysis of a notebook, once its request is dropped.
+    pub(super) cancel: Cancel,
     pub(super) state: Arc<RequestState>,
 }
 
@@ -164,6 +167,7 @@ impl Caller {
             shown: PendingCells::default(),
             gets_json: settings.gets_json,
             has_own_thread: settings.has_own_thread,
+            cancel: Cancel::default(),
             state: Arc::default(),
         })
     }
@@ -348,8 +352,18 @@ pub(super) fn open_project(from: &Path, hint: &str) -> Result<Project, Problem> 
     })
 }
 
+/// Ends an analysis when it is dropped.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// Runs work that may block on a disk or a lock: on tokio's pool for blocking work, unless the request has
-/// a thread to itself. The work is finished even if the caller's future is dropped.
+/// a thread to itself. The work is finished even if the caller's future is dropped, but for the analysis of a notebook,
+/// which changes nothing: that ends.
 pub(super) async fn blocking<T: Send + 'static>(
     caller: &Caller,
     work: impl FnOnce(&Caller) -> Result<T, Problem> + Send + 'static,
@@ -357,7 +371,11 @@ pub(super) async fn blocking<T: Send + 'static>(
     if caller.has_own_thread {
         return work(caller);
     }
-    let caller = caller.clone();
+    let caller = Caller {
+        cancel: Cancel::default(),
+        ..caller.clone()
+    };
+    let _cancels = CancelOnDrop(caller.cancel.clone());
     match tokio::task::spawn_blocking(move || work(&caller)).await {
         Ok(result) => result,
         Err(error) => Err(Problem::failed("finish the work", &error)),
@@ -405,4 +423,44 @@ fn commands_here(folder: &Path, command: &str) -> Vec<String> {
         notebooks.push(format!("{command} -n NOTEBOOK.ipynb"));
     }
     notebooks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_analysis_ends_when_its_request_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let caller = Caller::of(CallerSettings {
+            notebook: None,
+            name: Some("ada".to_owned()),
+            on_terminal: false,
+            working_dir: folder.path().to_owned(),
+            command: "nb cells".to_owned(),
+            progress: |_| {},
+            gets_json: false,
+            has_own_thread: false,
+        })
+        .unwrap();
+        let (begun, mut is_begun) = tokio::sync::mpsc::channel(1);
+        let (ended, is_ended) = std::sync::mpsc::channel();
+        let work = blocking(&caller, move |caller| {
+            begun.blocking_send(()).unwrap();
+            while caller.cancel.check().is_ok() {
+                std::thread::yield_now();
+            }
+            ended.send(()).unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            _ = work => panic!("it is not cancelled yet"),
+            _ = is_begun.recv() => {}
+        }
+        is_ended.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(
+            caller.cancel.check().is_ok(),
+            "the next request is another one"
+        );
+    }
 }

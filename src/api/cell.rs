@@ -160,7 +160,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
             false => named(document, &request.cells)?,
         };
         let runs = running(&file).and_then(|runs| runs.cell);
-        let graph = NotebookGraph::of(&file, document, Analysis::IfRun)?;
+        let graph = NotebookGraph::of(&file, document, Analysis::IfRun, &caller.cancel)?;
         let names = CellNames::of(document, &graph);
         let mut files = OutputFiles::of(&file, &caller.working_dir);
         let cells = places.iter();

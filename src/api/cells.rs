@@ -1,5 +1,6 @@
 //! `cells`: lists the cells of a notebook, one row each.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -214,9 +215,10 @@ fn listed(
         (None, selectors) => places(document, selectors)?,
     };
     let runs = running(file).and_then(|runs| runs.cell);
-    let graph = NotebookGraph::of(file, document, request.analysis());
+    let graph = NotebookGraph::of(file, document, request.analysis(), &caller.cancel);
     // Cells can be read where nothing of the project can.
-    let graph = graph.or_else(|_| NotebookGraph::of(file, document, Analysis::IfRun))?;
+    let if_run = |_| NotebookGraph::of(file, document, Analysis::IfRun, &caller.cancel);
+    let graph = graph.or_else(if_run)?;
     let places = with_condition(&graph, places, &request.only);
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();
@@ -319,12 +321,10 @@ pub(crate) fn places(
     selectors: &[CellSelector],
 ) -> Result<Vec<usize>, Problem> {
     let mut places = Vec::new();
+    let mut seen = HashSet::new();
     for selector in selectors {
-        for place in document.select(selector)? {
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
+        let selected = document.select(selector)?;
+        places.extend(selected.filter(|place| seen.insert(*place)));
     }
     Ok(places)
 }

@@ -272,7 +272,10 @@ async fn cells_for(
     places: Option<Vec<usize>>,
 ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
     let (file, document, selection) = (file.clone(), document.clone(), selection.clone());
-    blocking(caller, move |_| selection.job(&file, &document, places)).await
+    blocking(caller, move |caller| {
+        selection.job(&file, &document, places, &caller.cancel)
+    })
+    .await
 }
 
 async fn read(caller: &Caller, file: &NotebookFile) -> Result<Document, Problem> {

@@ -1,6 +1,6 @@
 //! `graph`: what depends on what in a notebook, and which cells are out of date.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::Serialize;
 
@@ -104,7 +104,8 @@ pub async fn graph(caller: &Caller, request: GraphRequest) -> Result<GraphAnswer
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
-        let graph = NotebookGraph::of(&file, &document, analysis(request.assume_order))?;
+        let analysis = analysis(request.assume_order);
+        let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
         let names = CellNames::of(&document, &graph);
         let selected = selected(&document, &graph, &request.cells)?;
         let cells = graph.cells().enumerate();
@@ -208,6 +209,10 @@ impl CellNames<'_> {
                 });
             }
         }
+        // What a module gives is the same wherever it is imported.
+        let reads = cells.iter().flat_map(|cell| &cell.reads);
+        let read = reads.filter(|(_, from)| !from.is_empty());
+        let read: HashSet<_> = read.map(|(name, _)| name.as_str()).collect();
         for (name, writers) in &writers {
             // A cell that reads the name before it writes it builds on the cell above.
             let anew = writers.iter().filter(|at| {
@@ -215,11 +220,8 @@ impl CellNames<'_> {
                 cell.is_some_and(|cell| !cell.reads.contains_key(*name))
             });
             let anew: Vec<_> = anew.copied().collect();
-            let is_selected = anew.iter().any(|at| selected.contains(at));
-            // What a module gives is the same wherever it is imported.
-            let from = |cell: &GraphCell| cell.reads.get(*name).is_some_and(|it| !it.is_empty());
-            let is_read = cells.iter().any(from);
-            if anew.len() > 1 && is_selected && is_read {
+            let is_selected = || anew.iter().any(|at| selected.contains(at));
+            if anew.len() > 1 && is_selected() && read.contains(*name) {
                 let ids: Vec<_> = anew.iter().map(|at| self.short_id(*at)).collect();
                 advice.push(format!(
                     "{name} gets its value in {}: its readers depend on which of them ran last",

@@ -56,9 +56,10 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
-        let graph = NotebookGraph::of(&file, &document, analysis(cells.assume_order))?;
+        let analysis = analysis(cells.assume_order);
+        let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
         let selection = cells.selection(cells.places(&document)?);
-        let plan = cells.plan(&document, &graph, &selection);
+        let plan = cells.plan(&document, &graph, &selection, &caller.cancel)?;
         let names = CellNames::of(&document, &graph);
         let rows = plan.cells.iter().filter_map(|planned| {
             let place = graph.place(planned.cell)?;

@@ -11,7 +11,7 @@ use super::stale::analysis;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{self, CellSelection};
 use crate::execution::notebook_graph::NotebookGraph;
-use crate::graph::{Doubt, Plan, PlanRequest, Stale};
+use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
 use crate::notebook::{CellSelector, Document};
 use crate::project::jobs::JobCell;
 
@@ -112,12 +112,13 @@ impl CellsToRun {
         file: &NotebookFile,
         document: &Document,
         places: Option<Vec<usize>>,
+        cancel: &Cancel,
     ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
         let mut selection = self.selection(places);
         let mut doubts = None;
         if self.is_planned() || self.changed {
-            let graph = NotebookGraph::of(file, document, analysis(self.assume_order))?;
-            let plan = self.plan(document, &graph, &selection);
+            let graph = NotebookGraph::of(file, document, analysis(self.assume_order), cancel)?;
+            let plan = self.plan(document, &graph, &selection, cancel)?;
             doubts = self.stale.then(|| Doubts::of(&plan));
             let cells = plan.cells.iter();
             let places = cells.filter_map(|planned| graph.place(planned.cell));
@@ -144,7 +145,8 @@ impl CellsToRun {
         document: &Document,
         graph: &NotebookGraph,
         selection: &CellSelection,
-    ) -> Plan {
+        cancel: &Cancel,
+    ) -> Result<Plan, Cancelled> {
         let selected = exec::cells(document, selection);
         let places = selected.iter().filter_map(|cell| cell.index);
         let cells = places.filter_map(|place| graph.cell_at(place));
@@ -158,12 +160,13 @@ impl CellsToRun {
         let cells: BTreeSet<_> = cells
             .filter(|cell| !self.changed || is_changed(cell))
             .collect();
-        graph.graph.plan(&PlanRequest {
+        let request = PlanRequest {
             cells,
             only_stale: self.stale,
             with_upstream: self.with_upstream,
             with_downstream: self.with_downstream,
-        })
+        };
+        graph.graph.plan(&request, cancel)
     }
 }
 

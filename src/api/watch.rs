@@ -22,7 +22,7 @@ use crate::editing::unsaved;
 use crate::editing::view;
 use crate::execution::exec::has_tag;
 use crate::execution::notebook_graph::{NotebookGraph, language_of};
-use crate::graph::{EffectsCache, PlanRequest};
+use crate::graph::{Cancel, EffectsCache, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
 use crate::project::{FolderWatch, Status};
 
@@ -220,6 +220,7 @@ impl StaleWatch {
             let analysis = Analysis {
                 file: &file,
                 request: &request,
+                cancel: &caller.cancel,
             };
             analysis.snapshot(&document, &mut lock(&state)).map(Some)
         })
@@ -235,6 +236,7 @@ fn lock(state: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
 struct Analysis<'a> {
     file: &'a NotebookFile,
     request: &'a WatchRequest,
+    cancel: &'a Cancel,
 }
 
 impl Analysis<'_> {
@@ -245,7 +247,7 @@ impl Analysis<'_> {
     ) -> Result<StaleSnapshot, Problem> {
         let language = || EffectsCache::new(language_of(self.file, document));
         let cache = state.cache.get_or_insert_with(language);
-        let graph = NotebookGraph::with_cache(self.file, document, cache)?;
+        let graph = NotebookGraph::with_cache(self.file, document, cache, self.cancel)?;
         let names = CellNames::of(document, &graph);
         let cells = graph.cells().filter_map(|(place, cell)| {
             let source = document.cells().get(place)?.source();
@@ -324,14 +326,30 @@ impl Analysis<'_> {
             let is_typed_in = typed_in.iter().any(|typed| typed == id);
             is_typed_in.then(|| format!("{id} is being edited"))
         };
-        let (cells, why) = runnable(open, &|cells| planned(graph, cells), &left_out, &|cells| {
-            graph.graph.downstream(cells)
-        });
+        let (cells, why) = runnable(
+            open,
+            &|cells| self.planned(graph, cells),
+            &left_out,
+            &|cells| graph.graph.downstream(cells),
+        );
         let ids = cells.iter().filter_map(|at| {
             let cell = document.cells().get(graph.place(*at)?)?;
             Some(cell.id().to_owned())
         });
         (ids.collect(), why)
+    }
+
+    /// Returns the cells that a run of the stale ones among these would run.
+    fn planned(&self, graph: &NotebookGraph, cells: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let request = PlanRequest {
+            cells: cells.clone(),
+            only_stale: true,
+            with_upstream: true,
+            with_downstream: false,
+        };
+        // The plan of a cancelled request is not used.
+        let plan = graph.graph.plan(&request, self.cancel).unwrap_or_default();
+        plan.cells.iter().map(|planned| planned.cell).collect()
     }
 
     /// Says whether the notebook's kernel lives.
@@ -340,17 +358,6 @@ impl Analysis<'_> {
         let session = state.ok().and_then(|state| state.session(&self.file.key));
         session.is_some_and(|session| session.status == Status::Live)
     }
-}
-
-/// Returns the cells that a run of the stale ones among these would run.
-fn planned(graph: &NotebookGraph, cells: &BTreeSet<usize>) -> BTreeSet<usize> {
-    let plan = graph.graph.plan(&PlanRequest {
-        cells: cells.clone(),
-        only_stale: true,
-        with_upstream: true,
-        with_downstream: false,
-    });
-    plan.cells.iter().map(|planned| planned.cell).collect()
 }
 
 /// Returns of these cells the ones whose run needs no cell that is left out, with the cells that they need, and why

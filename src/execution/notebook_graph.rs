@@ -7,7 +7,9 @@ use super::earlier_outputs::outputs_of_earlier_text;
 use super::runs::past_runs;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
-use crate::graph::{CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale};
+use crate::graph::{
+    Cancel, Cancelled, CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale,
+};
 use crate::notebook::{CellType, Document};
 use crate::project::StateError;
 
@@ -21,6 +23,17 @@ pub enum Analysis {
     IfRun,
     /// Nothing: each cell is taken to depend on all cells above it.
     InOrder,
+}
+
+/// Why a notebook has no graph.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphError {
+    /// The project's state cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The analysis was cancelled.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
 }
 
 /// A notebook's graph. Its cells are the code cells that are not blank.
@@ -42,12 +55,13 @@ impl NotebookGraph {
     /// Analyses a notebook.
     ///
     /// # Errors
-    /// The project's state cannot be read.
+    /// The project's state cannot be read, or the analysis was cancelled.
     pub fn of(
         notebook: &NotebookFile,
         document: &Document,
         analysis: Analysis,
-    ) -> Result<Self, StateError> {
+        cancel: &Cancel,
+    ) -> Result<Self, GraphError> {
         let runs = past_runs(&notebook.project, &notebook.key, document);
         let runs = match analysis {
             Analysis::IfRun => runs.unwrap_or_default(),
@@ -59,20 +73,21 @@ impl NotebookGraph {
             Analysis::IfRun | Analysis::Whole => language_of(notebook, document),
         };
         let mut cache = EffectsCache::new(language);
-        Ok(Self::of_runs(notebook, document, &runs, &mut cache))
+        Self::of_runs(notebook, document, &runs, &mut cache, cancel)
     }
 
     /// Analyses a notebook again, with what is known of its texts.
     ///
     /// # Errors
-    /// The project's state cannot be read.
+    /// The project's state cannot be read, or the analysis was cancelled.
     pub fn with_cache(
         notebook: &NotebookFile,
         document: &Document,
         cache: &mut EffectsCache,
-    ) -> Result<Self, StateError> {
+        cancel: &Cancel,
+    ) -> Result<Self, GraphError> {
         let runs = past_runs(&notebook.project, &notebook.key, document)?;
-        Ok(Self::of_runs(notebook, document, &runs, cache))
+        Self::of_runs(notebook, document, &runs, cache, cancel)
     }
 
     fn of_runs(
@@ -80,19 +95,25 @@ impl NotebookGraph {
         document: &Document,
         runs: &[PastRun],
         cache: &mut EffectsCache,
-    ) -> Self {
-        let mut graph = Self::with(document, runs, cache);
+        cancel: &Cancel,
+    ) -> Result<Self, GraphError> {
+        let mut graph = Self::with(document, runs, cache, cancel)?;
         let not_run = graph
             .cells()
             .filter(|(_, cell)| cell.stale == Some(Stale::NotRun));
         let not_run: Vec<_> = not_run.map(|(place, _)| place).collect();
         let earlier = outputs_of_earlier_text(notebook, document, &not_run);
         graph.with_earlier_outputs = earlier.into_iter().collect();
-        graph
+        Ok(graph)
     }
 
     /// Analyses a notebook whose kernel has run this.
-    fn with(document: &Document, runs: &[PastRun], cache: &mut EffectsCache) -> Self {
+    fn with(
+        document: &Document,
+        runs: &[PastRun],
+        cache: &mut EffectsCache,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
         let cells = document.cells().iter().enumerate();
         let code = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code);
         let code = code.map(|(place, cell)| (place, cell.id(), cell.source()));
@@ -104,13 +125,13 @@ impl NotebookGraph {
         for id in runs.iter().filter_map(|run| run.cell.as_ref()) {
             *run_counts.entry(id.clone()).or_default() += 1;
         }
-        Self {
-            graph: Graph::of(&cells.collect::<Vec<_>>(), runs, cache),
+        Ok(Self {
+            graph: Graph::until(&cells.collect::<Vec<_>>(), runs, cache, cancel)?,
             places: code.iter().map(|(place, ..)| *place).collect(),
             with_earlier_outputs: BTreeSet::new(),
             run_counts,
             has_run: !runs.is_empty(),
-        }
+        })
     }
 
     /// Returns the cells, with their indices in the notebook.

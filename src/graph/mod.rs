@@ -14,13 +14,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use crate::code::effects::{Name, SyntaxProblem, Unknown};
 pub use plan::{Doubt, Plan, PlanRequest, PlannedCell, RunReason};
 pub use stale::{End, PastRun, Stale, StaleCause};
 
 use crate::code::effects::Effects;
-use namespace::{Namespace, Run, Trace, Version, WriteKind, is_module};
+use namespace::{Namespace, Trace, WriteKind, places};
 use stale::FollowedRuns;
 
 /// How many texts' effects are kept.
@@ -119,22 +120,66 @@ pub struct GraphCell {
     pub stale: Option<Stale>,
 }
 
+/// A request to end an analysis. Clones are of one request.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Ends the analysis.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns an error if the analysis was ended.
+    ///
+    /// # Errors
+    /// It was ended.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(Cancelled),
+            false => Ok(()),
+        }
+    }
+}
+
+/// An analysis was ended before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the request was cancelled")]
+pub struct Cancelled;
+
 impl Graph {
     /// Analyses the code cells of a notebook, in its order, and the runs of its kernel, in theirs.
     pub fn of(cells: &[(&str, &str)], runs: &[PastRun], cache: &mut EffectsCache) -> Self {
-        let effects: Vec<_> = cells.iter().map(|(_, source)| cache.of(source)).collect();
+        let graph = Self::until(cells, runs, cache, &Cancel::default());
+        graph.expect("it is never cancelled")
+    }
+
+    /// The same, until it is cancelled.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub fn until(
+        cells: &[(&str, &str)],
+        runs: &[PastRun],
+        cache: &mut EffectsCache,
+        cancel: &Cancel,
+    ) -> Result<Self, Cancelled> {
         let mut last = Namespace::default();
-        let traces = (0..).zip(&effects);
-        let traces: Vec<_> = traces
-            .map(|(run, effects)| last.run(run, effects, None))
-            .collect();
+        let mut all_effects = Vec::with_capacity(cells.len());
+        let mut traces = Vec::with_capacity(cells.len());
+        for (run, (_, source)) in (0..).zip(cells) {
+            cancel.check()?;
+            let effects = cache.of(source);
+            traces.push(last.run(run, &effects, None));
+            all_effects.push(effects);
+        }
         let mut graph = Self {
             cells: Vec::new(),
             sources: cells.iter().map(|(_, source)| Arc::from(*source)).collect(),
-            effects,
+            effects: all_effects,
             traces,
             last,
-            kernel: stale::KernelRuns::of(cells, runs, cache),
+            kernel: stale::KernelRuns::of(cells, runs, cache, cancel)?,
         };
         let stale = graph.kernel.stale(&graph.sources, &graph.traces);
         let used = graph.used();
@@ -153,7 +198,7 @@ impl Graph {
                 reads: trace
                     .inputs
                     .iter()
-                    .map(|(name, version)| (name.clone(), places(version)))
+                    .map(|(name, version)| (name.clone(), places(version.iter().copied())))
                     .filter(|(name, _)| !trace.missing.contains_key(name))
                     .collect(),
                 unused: bound
@@ -176,12 +221,18 @@ impl Graph {
             });
         }
         graph.cells = all;
-        graph
+        Ok(graph)
     }
 
     /// Returns the cells, in the notebook's order.
     pub fn cells(&self) -> &[GraphCell] {
         &self.cells
+    }
+
+    /// Returns how many calls and steps of functions were followed.
+    #[cfg(test)]
+    fn namespace_work(&self) -> u64 {
+        self.last.work()
     }
 
     /// Returns which names of which cells another cell reads.
@@ -190,9 +241,9 @@ impl Graph {
         let mut writers: HashMap<&Name, Vec<usize>> = HashMap::new();
         for (at, trace) in self.traces.iter().enumerate() {
             for name in trace.inputs.keys().chain(&trace.uses) {
-                for writer in writers.get(name).into_iter().flatten() {
-                    used.insert((*writer, name));
-                }
+                // Each is noted once.
+                let writers = writers.get_mut(name).map(std::mem::take);
+                used.extend(writers.into_iter().flatten().map(|writer| (writer, name)));
             }
             for (name, kind) in &trace.writes {
                 let writers = writers.entry(name).or_default();
@@ -207,9 +258,11 @@ impl Graph {
 
     /// Returns the cells that a cell depends on directly.
     pub fn needs(&self, cell: usize) -> BTreeSet<usize> {
-        let trace = self.traces.get(cell);
-        let inputs = trace.into_iter().flat_map(|trace| trace.inputs.values());
-        inputs.flat_map(places).collect()
+        let Some(trace) = self.traces.get(cell) else {
+            return BTreeSet::new();
+        };
+        let names = trace.inputs.keys();
+        names.flat_map(|name| trace.givers(name)).collect()
     }
 
     /// Returns these cells and all that they depend on.
@@ -233,11 +286,4 @@ impl Graph {
         }
         all
     }
-}
-
-/// Returns the places of the cells that made a value.
-fn places(version: &Version) -> Vec<usize> {
-    let runs = version.iter().filter(|run| !is_module(**run));
-    runs.filter_map(|run: &Run| usize::try_from(*run).ok())
-        .collect()
 }

@@ -25,10 +25,25 @@ pub(super) type Version = Arc<[Run]>;
 const MODULES: Run = 1 << 63;
 
 /// How deep calls are followed.
-const DEEPEST: usize = 24;
+const DEEPEST: usize = 500;
+
+/// The stack that must be left for one more call, and the stack that is added where it is not, in bytes.
+const STACK_LEFT: usize = 128 << 10;
+const MORE_STACK: usize = 2 << 20;
+
+/// How much work the calls of one run may make, and those of all runs: one for each call and each step of a function.
+/// A greater one is not followed: it may do anything.
+const MOST_WORK_OF_RUN: u64 = 100_000;
+const MOST_WORK: u64 = 20_000_000;
 
 /// How many objects and functions a name is followed to.
 const MOST_FOLLOWED: usize = 48;
+
+/// How many names are followed that may have one object.
+const MOST_SHARING: usize = 200;
+
+/// How many runs a version has. Where more may have made a value, the last ones are named, and the value is doubtful.
+const MOST_RUNS: usize = 256;
 
 /// The names and what is known of each.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +54,8 @@ pub(super) struct Namespace {
     /// The same runs as a version, once it is needed.
     any_version: Option<Version>,
     is_any_doubtful: bool,
+    /// The work that the calls of all runs have made.
+    work: u64,
 }
 
 /// What is known of a name and its object.
@@ -48,6 +65,8 @@ struct NameState {
     kind: ObjectKind,
     /// The imported object's full name, if an import has bound the name.
     imported: Option<Name>,
+    /// The run that imported it last.
+    importer: Option<Run>,
     functions: Vec<(Arc<Function>, FunctionLink)>,
     /// Names of the same object.
     edges: Vec<(Name, Share)>,
@@ -70,6 +89,8 @@ enum ObjectKind {
 pub(super) struct Trace {
     /// The values that it needed, from before.
     pub(super) inputs: BTreeMap<Name, Version>,
+    /// The last runs that imported values among these.
+    pub(super) importers: BTreeMap<Name, Run>,
     /// The names that it gave a value, or whose object it may have changed.
     pub(super) writes: BTreeMap<Name, WriteKind>,
     /// Of the names in `writes`, those that it may have left as they were.
@@ -104,6 +125,14 @@ impl Trace {
     pub(super) fn certainly_writes(&self, name: &Name) -> bool {
         self.writes.contains_key(name) && !self.weak.contains(name)
     }
+
+    /// Returns the places of the cells that give the value of a name that it needs, where the numbers of runs are
+    /// places: also the cell that imports it, though an import gives the same wherever it is.
+    pub(super) fn givers(&self, name: &Name) -> Vec<usize> {
+        let version = self.inputs.get(name).into_iter();
+        let runs = version.flat_map(|version| version.iter());
+        places(runs.chain(self.importers.get(name)).copied())
+    }
 }
 
 /// A run before, of the same cell with the same text.
@@ -130,10 +159,13 @@ impl Namespace {
             aliased: BTreeSet::new(),
             writes_any: false,
             line: 0,
-            calls: Vec::new(),
+            open: HashSet::new(),
+            settled: HashMap::new(),
+            changes: 0,
+            work: 0,
         };
         for step in &effects.steps {
-            runner.line = step.line;
+            runner.begin_line(step.line);
             runner.follow(&step.effect, None, true);
         }
         runner.finish(before)
@@ -164,6 +196,10 @@ impl Namespace {
 
     fn writes_any(&mut self, run: Run) {
         if self.any.last() != Some(&run) {
+            // What reads these is doubtful, however many there are.
+            if self.any.len() >= MOST_RUNS {
+                self.any.remove(0);
+            }
             self.any.push(run);
             self.any_version = None;
         }
@@ -184,12 +220,30 @@ impl Namespace {
         self.names.get(name).map(|state| &state.version)
     }
 
+    /// Returns the last run that imported a name's value, if this version is of an import.
+    fn importer(&self, name: &Name, version: &Version) -> Option<Run> {
+        let is_imported = version.iter().any(|run| is_module(*run));
+        self.names.get(name).filter(|_| is_imported)?.importer
+    }
+
+    /// Returns the places of the cells that give a name its value, where the numbers of runs are places.
+    pub(super) fn givers(&self, name: &Name) -> Vec<usize> {
+        let version = self.version(name).cloned().unwrap_or_default();
+        let importer = self.importer(name, &version);
+        places(version.iter().copied().chain(importer))
+    }
+
     /// Returns the names that an iterator reads when it is read.
     pub(super) fn read_later(&self, name: &Name) -> impl Iterator<Item = &Name> {
         let state = self.names.get(name);
         let state = state.filter(|state| state.kind == ObjectKind::Iterator);
         let functions = state.into_iter().flat_map(|state| &state.functions);
         functions.flat_map(|(function, _)| names_in(function))
+    }
+
+    #[cfg(test)]
+    pub(super) fn work(&self) -> u64 {
+        self.work
     }
 
     /// Says whether code ran that may have written any name.
@@ -207,6 +261,12 @@ pub(super) fn is_module(run: Run) -> bool {
     run & MODULES != 0
 }
 
+/// Returns the places of the cells that made a value, where the numbers of runs are places.
+pub(super) fn places(runs: impl IntoIterator<Item = Run>) -> Vec<usize> {
+    let runs = runs.into_iter().filter(|run| !is_module(*run));
+    runs.filter_map(|run| usize::try_from(run).ok()).collect()
+}
+
 fn module(imported: &Name) -> Run {
     let mut hasher = DefaultHasher::new();
     imported.hash(&mut hasher);
@@ -214,8 +274,54 @@ fn module(imported: &Name) -> Run {
 }
 
 fn version(runs: impl IntoIterator<Item = Run>) -> Version {
-    let runs: BTreeSet<Run> = runs.into_iter().collect();
-    runs.into_iter().collect()
+    let mut runs: Vec<Run> = runs.into_iter().collect();
+    runs.sort_unstable();
+    runs.dedup();
+    runs.into()
+}
+
+impl NameState {
+    /// Adds a run to those that may have made the value. Says whether it is new.
+    fn add_run(&mut self, run: Run) -> bool {
+        if self.version.contains(&run) {
+            return false;
+        }
+        let first = usize::from(self.version.len() >= MOST_RUNS);
+        self.is_doubtful |= first > 0;
+        let before = self.version.iter().copied().skip(first);
+        self.version = version(before.chain([run]));
+        true
+    }
+
+    /// Adds functions that the object may be or hold. Says whether some are new.
+    fn add_functions(
+        &mut self,
+        functions: impl IntoIterator<Item = (Arc<Function>, FunctionLink)>,
+    ) -> bool {
+        let before = self.functions.len();
+        for (function, link) in functions {
+            let is_known = |(known, known_link): &(Arc<Function>, FunctionLink)| {
+                Arc::ptr_eq(known, &function) && *known_link == link
+            };
+            if self.functions.len() < MOST_FOLLOWED && !self.functions.iter().any(is_known) {
+                self.functions.push((function, link));
+            }
+        }
+        self.functions.len() > before
+    }
+
+    /// Says whether the same is known of two objects.
+    fn is_like(&self, other: &Self) -> bool {
+        let functions = || self.functions.iter().zip(&other.functions);
+        self.version == other.version
+            && self.kind == other.kind
+            && self.imported == other.imported
+            && self.is_doubtful == other.is_doubtful
+            && self.functions.len() == other.functions.len()
+            && functions().all(|(one, other)| Arc::ptr_eq(&one.0, &other.0) && one.1 == other.1)
+            && self.edges.len() == other.edges.len()
+            && self.edges.iter().all(|edge| other.edges.contains(edge))
+    }
 }
 
 struct Runner<'a> {
@@ -232,12 +338,38 @@ struct Runner<'a> {
     aliased: BTreeSet<Name>,
     writes_any: bool,
     line: usize,
-    /// The functions whose steps are followed.
-    calls: Vec<*const Function>,
+    /// The calls that are followed now, one within the other.
+    open: HashSet<FollowedCall>,
+    /// The calls that were followed in this line and changed nothing that is known, with [`Self::changes`] at their end:
+    /// as long as this is the same, they change nothing again.
+    settled: HashMap<FollowedCall, u64>,
+    /// Counts the changes of what is known.
+    changes: u64,
+    /// The work that the calls of this run have made.
+    work: u64,
 }
 
 /// The objects that a function was called with, by parameter.
 type CallArguments = Vec<Vec<(Name, Share)>>;
+
+/// A function that is followed, and how.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct FollowedCall {
+    function: *const Function,
+    what: Followed,
+    arguments: CallArguments,
+}
+
+/// The steps of a function that are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Followed {
+    /// All, since it is called: certainly, or perhaps.
+    All { certain: bool },
+    /// The reads, since it may be called.
+    Reads,
+    /// What it changes, if it is called.
+    Changes,
+}
 
 impl Runner<'_> {
     fn finish(mut self, before: Option<&EarlierRun>) -> Trace {
@@ -295,6 +427,7 @@ impl Runner<'_> {
                 by,
             } => self.bind(name, value, call_arguments, certain && *always, *by),
             Effect::Settle { name } => self.settle(name),
+            Effect::Unsettle { name } => self.unsettle(name),
             Effect::Update { variable, value } => {
                 for (name, _) in objects_of(variable, call_arguments) {
                     self.update(&name, value, call_arguments, call_arguments.is_some());
@@ -315,16 +448,36 @@ impl Runner<'_> {
                 need,
                 certain: always,
             } => self.delete(name, *need, certain && *always),
-            Effect::Call(call) => self.call(call, call_arguments, certain),
-            Effect::Unknown(unknown) => {
-                self.writes_any |= matches!(unknown, Unknown::AnyName(_));
-                self.unknown(unknown.clone());
-            }
+            Effect::Call(call) => self.call(call, call_arguments, certain && call.certain),
+            Effect::Unknown(Unknown::AnyName(what)) => self.may_write_any(what.clone()),
+            Effect::Unknown(unknown) => self.unknown(unknown.clone()),
         }
     }
 
+    fn begin_line(&mut self, line: usize) {
+        if line != self.line {
+            // What is unknown has its line: calls are followed again.
+            self.settled.clear();
+            self.line = line;
+        }
+    }
+
+    fn changed(&mut self, is_changed: bool) {
+        self.changes += u64::from(is_changed);
+    }
+
     fn unknown(&mut self, unknown: Unknown) {
-        self.trace.unknown.push((self.line, unknown));
+        let unknown = (self.line, unknown);
+        if self.trace.unknown.last() != Some(&unknown) {
+            self.trace.unknown.push(unknown);
+        }
+    }
+
+    /// Says that any name may be read or written. The text names the cause.
+    fn may_write_any(&mut self, cause: String) {
+        self.changed(!self.writes_any);
+        self.writes_any = true;
+        self.unknown(Unknown::AnyName(cause));
     }
 
     // Reading.
@@ -360,6 +513,10 @@ impl Runner<'_> {
                 Version::default()
             }
         };
+        if let Some(importer) = self.names.importer(name, &version) {
+            let importers = &mut self.trace.importers;
+            importers.entry(name.clone()).or_insert(importer);
+        }
         self.trace.inputs.entry(name.clone()).or_insert(version);
         self.consume(name);
     }
@@ -392,42 +549,73 @@ impl Runner<'_> {
     /// Follows what a method of this object changes, if it is called.
     fn follow_changes(&mut self, method: &Arc<Function>, object: &Name) {
         let arguments = self.arguments(method, &[], &[(object.clone(), Share::Same)], None);
-        if !self.enter(method) {
-            return;
-        }
-        for step in &method.steps {
-            match &step.effect {
-                Effect::Read { .. } | Effect::Unknown(_) => {}
-                Effect::Call(call)
-                    if call.root.as_ref().is_some_and(|root| {
-                        !self.names.names.contains_key(root) && !is_builtin(root)
-                    }) => {}
-                effect => self.follow(effect, Some(&arguments), false),
-            }
-        }
-        self.calls.pop();
+        self.follow_function(method, Followed::Changes, &arguments);
     }
 
+    /// Follows what a function reads, if it is called.
     fn follow_reads(&mut self, function: &Arc<Function>) {
-        if !self.enter(function) {
+        self.follow_function(function, Followed::Reads, &CallArguments::new());
+    }
+
+    /// Follows the steps of a function, unless that is being done, or was done and would change nothing now.
+    fn follow_function(&mut self, function: &Function, what: Followed, arguments: &CallArguments) {
+        let call = FollowedCall {
+            function,
+            what,
+            arguments: arguments.clone(),
+        };
+        let objects = arguments.iter().map(Vec::len).sum::<usize>();
+        let is_settled = self.settled.get(&call) == Some(&self.changes);
+        let is_known = is_settled || self.open.contains(&call);
+        let steps = if is_known { 0 } else { function.steps.len() };
+        let work = 1 + (objects + steps) as u64;
+        self.work += work;
+        self.names.work += work;
+        if is_known {
             return;
         }
-        for step in &function.steps {
-            match &step.effect {
+        if self.open.len() >= DEEPEST || self.work > MOST_WORK_OF_RUN || self.names.work > MOST_WORK
+        {
+            return self.may_write_any("a call that leads to too many others".to_owned());
+        }
+        let before = self.changes;
+        self.open.insert(call.clone());
+        stacker::maybe_grow(STACK_LEFT, MORE_STACK, || {
+            for step in &function.steps {
+                self.follow_step(&step.effect, what, arguments);
+            }
+        });
+        self.open.remove(&call);
+        if self.changes == before {
+            self.settled.insert(call, before);
+        }
+    }
+
+    fn follow_step(&mut self, effect: &Effect, what: Followed, arguments: &CallArguments) {
+        let is_unknown = |runner: &Self, name: &Name| {
+            !runner.names.names.contains_key(name) && !is_builtin(name)
+        };
+        match (what, effect) {
+            (Followed::All { certain }, effect) => self.follow(effect, Some(arguments), certain),
+            (
+                Followed::Reads,
                 Effect::Read {
                     variable: VariableRef::Global(name),
                     ..
-                } => self.read_later(name),
-                Effect::Call(call) => {
-                    if let Some(name) = &call.root {
-                        self.read_later(name);
-                        self.follow_held_functions(name);
-                    }
+                },
+            ) => self.read_later(name),
+            (Followed::Reads, Effect::Call(call)) => {
+                if let Some(name) = &call.root {
+                    self.read_later(name);
+                    self.follow_held_functions(name);
                 }
-                _ => {}
             }
+            (Followed::Reads, _)
+            | (Followed::Changes, Effect::Read { .. } | Effect::Unknown(_)) => {}
+            (Followed::Changes, Effect::Call(call))
+                if call.root.as_ref().is_some_and(|it| is_unknown(self, it)) => {}
+            (Followed::Changes, effect) => self.follow(effect, Some(arguments), false),
         }
-        self.calls.pop();
     }
 
     fn read_later(&mut self, name: &Name) {
@@ -444,15 +632,6 @@ impl Runner<'_> {
         for (function, _) in functions {
             self.follow_reads(&function);
         }
-    }
-
-    fn enter(&mut self, function: &Arc<Function>) -> bool {
-        let pointer = Arc::as_ptr(function);
-        if self.calls.len() >= DEEPEST || self.calls.contains(&pointer) {
-            return false;
-        }
-        self.calls.push(pointer);
-        true
     }
 
     // Writing.
@@ -479,20 +658,7 @@ impl Runner<'_> {
         by: Binder,
     ) {
         if let ValueKind::Imported(imported) = &value.kind {
-            self.record_write(name, WriteKind::Imported);
-            let state = self.names.names.get(name);
-            let is_there = state.is_some_and(|state| state.imported.as_ref() == Some(imported));
-            if !is_there {
-                self.forget(name);
-                let state = self.state_mut(name);
-                *state = NameState {
-                    version: version([module(imported)]),
-                    imported: Some(imported.clone()),
-                    ..NameState::default()
-                };
-            }
-            self.bound.insert(name.clone());
-            return;
+            return self.import(name, imported, certain);
         }
         let new = self.evaluate(value, call_arguments);
         self.record_write(
@@ -504,30 +670,26 @@ impl Runner<'_> {
         );
         let run = self.run;
         let edges = new.edges.clone();
+        let changes = self.changes;
+        let before = self.names.names.get(name).cloned();
+        let mut has_connected = false;
         if certain {
-            self.forget(name);
+            has_connected = self.forget(name);
             let state = self.state_mut(name);
             *state = NameState {
                 version: version([run]),
                 edges: Vec::new(),
                 ..new
             };
-            self.bound.insert(name.clone());
-            self.weak.remove(name);
         } else {
-            let is_own = self.bound.contains(name);
             let state = self.state_mut(name);
-            state.version = version(state.version.iter().copied().chain([run]));
+            state.add_run(run);
             if state.kind != new.kind {
                 state.kind = ObjectKind::Unknown;
             }
             state.imported = None;
-            state.functions.extend(new.functions);
-            state.functions.truncate(MOST_FOLLOWED);
+            state.add_functions(new.functions);
             state.is_doubtful |= new.is_doubtful;
-            if !is_own {
-                self.weak.insert(name.clone());
-            }
         }
         for (other, share) in edges {
             let share = match certain {
@@ -536,6 +698,48 @@ impl Runner<'_> {
             };
             self.connect(name, &other, share);
         }
+        let after = self.names.names.get(name);
+        let is_same = (before.as_ref().zip(after)).is_some_and(|(one, other)| one.is_like(other));
+        self.changes = changes;
+        self.changed(has_connected || !is_same);
+        self.is_bound(name, certain);
+    }
+
+    /// Records whether this run has given a name its value certainly, or may have left it as it was.
+    fn is_bound(&mut self, name: &Name, certain: bool) {
+        if certain {
+            let is_new = self.bound.insert(name.clone());
+            self.changed(is_new);
+            self.weak.remove(name);
+        } else if !self.bound.contains(name) {
+            self.weak.insert(name.clone());
+        }
+    }
+
+    fn import(&mut self, name: &Name, imported: &Name, certain: bool) {
+        self.record_write(name, WriteKind::Imported);
+        let run = self.run;
+        let state = self.names.names.get(name);
+        if state.is_none_or(|state| state.imported.as_ref() != Some(imported)) {
+            self.changed(true);
+            self.forget(name);
+            let state = self.state_mut(name);
+            // An import gives the same object each time, but whether there is one depends on the run.
+            let before = std::mem::take(state);
+            state.version = version([module(imported)]);
+            state.imported = Some(imported.clone());
+            if !certain {
+                state.version = before.version;
+                state.add_run(run);
+                state.is_doubtful |= before.is_doubtful;
+                state.importer = before.importer;
+            }
+        }
+        let state = self.state_mut(name);
+        if certain || state.importer.is_none() {
+            state.importer = Some(run);
+        }
+        self.is_bound(name, certain);
     }
 
     /// Works out what is known of a value.
@@ -597,11 +801,11 @@ impl Runner<'_> {
             let parts: Vec<_> = parts.map(|part| (part, Share::Perhaps)).collect();
             shares.extend(parts);
         }
-        state.functions.truncate(MOST_FOLLOWED);
         let mut seen = HashSet::new();
         state
             .functions
             .retain(|(it, _)| seen.insert(Arc::as_ptr(it)));
+        state.functions.truncate(MOST_FOLLOWED);
         shares.retain(|(name, _)| {
             let bound_state = self.names.names.get(name);
             bound_state.is_some_and(|bound_state| {
@@ -741,8 +945,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Removes a name from those that share its object. The others still share it.
-    fn forget(&mut self, name: &Name) {
+    /// Removes a name from those that share its object. The others still share it. Says whether more is known of
+    /// these than before.
+    fn forget(&mut self, name: &Name) -> bool {
+        let mut has_connected = false;
         let state = self.names.names.get_mut(name);
         let edges = state
             .map(|state| std::mem::take(&mut state.edges))
@@ -755,36 +961,62 @@ impl Runner<'_> {
         for (at, (one, share)) in edges.iter().enumerate() {
             for (other, further) in edges.iter().skip(at + 1) {
                 if let Some(share) = share.reversed().then(*further) {
-                    self.connect(one, other, share);
+                    has_connected |= self.connect(one, other, share);
                 }
             }
         }
+        has_connected
     }
 
-    fn connect(&mut self, one: &Name, other: &Name, share: Share) {
+    /// Says that two names share an object. Returns whether that is new.
+    fn connect(&mut self, one: &Name, other: &Name, share: Share) -> bool {
         if one == other || !self.names.names.contains_key(other) {
-            return;
+            return false;
         }
+        let mut is_new = false;
         for (from, to, share) in [(one, other, share), (other, one, share.reversed())] {
             if let Some(state) = self.names.names.get_mut(from) {
                 let is_full = state.edges.len() >= MOST_FOLLOWED;
                 match state.edges.iter_mut().find(|(it, _)| it == to) {
-                    Some((_, known)) => *known = (*known).min(share),
-                    None if !is_full => state.edges.push((to.clone(), share)),
+                    Some((_, known)) => {
+                        is_new |= share < *known;
+                        *known = (*known).min(share);
+                    }
+                    None if !is_full => {
+                        is_new = true;
+                        state.edges.push((to.clone(), share));
+                    }
                     None => {}
                 }
             }
         }
+        self.changed(is_new);
+        is_new
     }
 
     fn settle(&mut self, name: &Name) {
         let run = self.run;
         let state = self.names.names.get_mut(name);
         if let Some(state) = state.filter(|state| state.version.contains(&run)) {
+            let is_new = *state.version != [run];
             state.version = version([run]);
-            self.bound.insert(name.clone());
-            self.weak.remove(name);
+            self.changed(is_new);
+            self.is_bound(name, true);
         }
+    }
+
+    /// Says that this run may have left a name as it was before.
+    fn unsettle(&mut self, name: &Name) {
+        let run = self.run;
+        let before = self.versions_before.get(name).cloned();
+        let Some(state) = self.names.names.get_mut(name) else {
+            return;
+        };
+        state.version = before.unwrap_or_default();
+        state.add_run(run);
+        self.bound.remove(name);
+        self.weak.insert(name.clone());
+        self.changed(true);
     }
 
     fn update(
@@ -802,12 +1034,11 @@ impl Runner<'_> {
         let kind = state.map(|state| state.kind).unwrap_or_default();
         match kind {
             ObjectKind::Scalar => {
-                let run = self.run;
                 self.record_write(name, WriteKind::Bound);
-                let state = self.state_mut(name);
-                state.version = version([run]);
+                self.write_version(name);
                 if new.kind != ObjectKind::Scalar {
-                    state.kind = ObjectKind::Unknown;
+                    self.state_mut(name).kind = ObjectKind::Unknown;
+                    self.changed(true);
                 }
             }
             _ => {
@@ -825,7 +1056,7 @@ impl Runner<'_> {
         if share != Share::Same {
             // Only perhaps, and only one of its own.
             if share == Share::Perhaps || deep {
-                self.alias(name, name, &[]);
+                self.alias(name, name, &HashSet::new());
             }
             return;
         }
@@ -842,18 +1073,22 @@ impl Runner<'_> {
         }
         if state.imported.is_some() {
             // A setting: it is the same however often it is made.
-            let run = self.run;
             self.record_write(name, WriteKind::Changed);
-            self.state_mut(name).version = version([run]);
-            return;
+            return self.write_version(name);
         }
         // With whether a change of what the object holds counts, and one of what it holds with others.
         let mut pending = vec![(name.clone(), deep, deep)];
-        let mut changed: Vec<Name> = Vec::new();
+        let mut changed: HashSet<Name> = HashSet::new();
         let mut perhaps = Vec::new();
         while let Some((next, parts, common)) = pending.pop() {
             if changed.contains(&next) {
                 continue;
+            }
+            if changed.len() >= MOST_SHARING {
+                self.may_write_any(format!(
+                    "a change of {name}, whose object has too many names,"
+                ));
+                break;
             }
             let state = self.names.names.get(&next);
             for (other, share) in state.iter().flat_map(|state| &state.edges) {
@@ -870,7 +1105,7 @@ impl Runner<'_> {
                     Share::Holds | Share::PerhapsHolds | Share::Elements => {}
                 }
             }
-            changed.push(next);
+            changed.insert(next);
         }
         for next in &changed {
             self.record_change(next);
@@ -884,7 +1119,7 @@ impl Runner<'_> {
 
     /// Says that a change of one name may be one of the other, and so of all that share or hold the other's object;
     /// not of those that are changed anyway.
-    fn alias(&mut self, one: &Name, other: &Name, changed: &[Name]) {
+    fn alias(&mut self, one: &Name, other: &Name, changed: &HashSet<Name>) {
         let mut pending = vec![other.clone()];
         let mut seen: Vec<Name> = Vec::new();
         while let Some(next) = pending.pop() {
@@ -912,9 +1147,19 @@ impl Runner<'_> {
             self.trace.is_doubtful |= state.is_some_and(|state| state.is_doubtful);
             self.trace.inputs.entry(name.clone()).or_insert(known);
         }
-        let run = self.run;
         self.record_write(name, WriteKind::Changed);
-        self.state_mut(name).version = version([run]);
+        self.write_version(name);
+    }
+
+    /// Gives a name's value the version of this run.
+    fn write_version(&mut self, name: &Name) {
+        let run = self.run;
+        let state = self.state_mut(name);
+        let is_new = *state.version != [run];
+        if is_new {
+            state.version = version([run]);
+        }
+        self.changed(is_new);
     }
 
     fn hold(&mut self, name: &Name, value: &Value, call_arguments: Option<&CallArguments>) {
@@ -924,10 +1169,8 @@ impl Runner<'_> {
         }
         if let Some(state) = self.names.names.get_mut(name) {
             let functions = new.functions.into_iter();
-            state
-                .functions
-                .extend(functions.map(|(it, _)| (it, FunctionLink::Holds)));
-            state.functions.truncate(MOST_FOLLOWED);
+            let is_new = state.add_functions(functions.map(|(it, _)| (it, FunctionLink::Holds)));
+            self.changed(is_new);
         }
     }
 
@@ -939,9 +1182,10 @@ impl Runner<'_> {
             self.forget(name);
             *self.state_mut(name) = NameState::default();
             self.bound.remove(name);
+            self.changed(true);
         } else {
-            let state = self.state_mut(name);
-            state.version = version(state.version.iter().copied().chain([run]));
+            let is_new = self.state_mut(name).add_run(run);
+            self.changed(is_new);
             self.weak.insert(name.clone());
         }
     }
@@ -1117,10 +1361,7 @@ impl Runner<'_> {
 
     fn call_builtin(&mut self, name: &Name, call: &Call, call_arguments: Option<&CallArguments>) {
         match builtin(name) {
-            Builtin::AnyName => {
-                self.writes_any = true;
-                self.unknown(Unknown::AnyName(format!("{name}()")));
-            }
+            Builtin::AnyName => self.may_write_any(format!("{name}()")),
             Builtin::Outside => self.unknown(Unknown::Outside(format!("{name}()"))),
             Builtin::ChangesFirst => self.change_first(call, call_arguments),
             _ => {}
@@ -1297,18 +1538,16 @@ impl Runner<'_> {
                 give(place, objects);
             }
         }
+        for objects in &mut places {
+            objects.sort_unstable();
+            objects.dedup();
+        }
         places
     }
 
     /// Follows a function's steps.
     fn apply(&mut self, function: &Arc<Function>, arguments: &CallArguments, certain: bool) {
-        if !self.enter(function) {
-            return;
-        }
-        for step in &function.steps {
-            self.follow(&step.effect, Some(arguments), certain);
-        }
-        self.calls.pop();
+        self.follow_function(function, Followed::All { certain }, arguments);
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::namespace::{EarlierRun, Trace, Version, WriteKind};
+use super::namespace::{EarlierRun, Trace, Version, places};
 use super::stale::{KernelRuns, LastRun, Stale};
-use super::{Graph, Name, places};
+use super::{Cancel, Cancelled, Graph, Name};
 
 /// Cells to run, in the notebook's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,15 +74,20 @@ pub enum Doubt {
 impl Graph {
     /// Plans to run all cells that are out of date, and those whose values they need again.
     pub fn plan_stale(&self) -> Plan {
-        self.plan(&PlanRequest {
+        let request = PlanRequest {
             cells: (0..self.cells.len()).collect(),
             only_stale: true,
             ..PlanRequest::default()
-        })
+        };
+        let plan = self.plan(&request, &Cancel::default());
+        plan.expect("it is never cancelled")
     }
 
     /// Plans to run cells, with others that this needs or concerns.
-    pub fn plan(&self, request: &PlanRequest) -> Plan {
+    ///
+    /// # Errors
+    /// The analysis was cancelled.
+    pub fn plan(&self, request: &PlanRequest, cancel: &Cancel) -> Result<Plan, Cancelled> {
         let mut why = BTreeMap::new();
         let mut among = request.cells.clone();
         if !request.only_stale {
@@ -119,9 +124,9 @@ impl Graph {
         }
         let restores = request.only_stale || request.with_upstream;
         loop {
-            let (kernel, missing) = self.simulate(&why, &candidates);
+            let (kernel, missing) = self.simulate(&why, &candidates, cancel)?;
             if missing.is_empty() || !restores {
-                return self.planned(why, &kernel);
+                return Ok(self.planned(why, &kernel));
             }
             why.extend(missing);
         }
@@ -130,8 +135,9 @@ impl Graph {
     /// Returns a name that a cell reads from one of these cells, and that cell.
     fn read_from(&self, cell: usize, among: &BTreeSet<usize>) -> Option<(Name, usize)> {
         let trace = self.traces.get(cell)?;
-        trace.inputs.iter().find_map(|(name, version)| {
-            let from = places(version).into_iter().find(|it| among.contains(it))?;
+        trace.inputs.keys().find_map(|name| {
+            let mut from = trace.givers(name).into_iter();
+            let from = from.find(|it| among.contains(it))?;
             Some((name.clone(), from))
         })
     }
@@ -142,7 +148,8 @@ impl Graph {
         &self,
         why: &BTreeMap<usize, RunReason>,
         candidates: &BTreeSet<usize>,
-    ) -> (KernelRuns, BTreeMap<usize, RunReason>) {
+        cancel: &Cancel,
+    ) -> Result<(KernelRuns, BTreeMap<usize, RunReason>), Cancelled> {
         let is_all = candidates.len() == self.cells.len();
         let mut kernel = KernelRuns::clone(&self.kernel);
         let mut missing = BTreeMap::new();
@@ -163,6 +170,7 @@ impl Graph {
             ) else {
                 continue;
             };
+            cancel.check()?;
             kernel.next += 1;
             let run = kernel.next;
             let before = kernel
@@ -178,7 +186,7 @@ impl Graph {
                 let read = trace.inputs.get(name);
                 let may_be_made = |read| kernel.may_be_made(read, name, expected, &self.traces);
                 if !expected.is_empty() && !read.is_some_and(may_be_made) {
-                    add(name, places(expected));
+                    add(name, notebook_trace.givers(name));
                 }
             }
             kernel
@@ -201,14 +209,14 @@ impl Graph {
                     && !expected.is_empty()
                     && !kernel.names.version(name).is_some_and(may_be_made)
                 {
-                    add(name, places(expected));
+                    add(name, self.last.givers(name));
                 }
             }
         }
         for (cell, why) in further {
             missing.entry(cell).or_insert(why);
         }
-        (kernel, missing)
+        Ok((kernel, missing))
     }
 
     /// Returns the names that a cell reads from another.
@@ -232,7 +240,9 @@ impl Graph {
                         && kernel.may_be_made(read, name, expected, &self.traces)
                 };
                 last.inputs.get(name).is_some_and(is_left)
-                    || places(expected).iter().any(|cell| all.contains(cell))
+                    || places(expected.iter().copied())
+                        .into_iter()
+                        .any(|it| all.contains(&it))
             });
             if is_left {
                 all.insert(cell);
@@ -244,14 +254,6 @@ impl Graph {
     fn planned(&self, why: BTreeMap<usize, RunReason>, kernel: &KernelRuns) -> Plan {
         let mut doubtful = BTreeMap::new();
         let read = self.read_names();
-        let mut writers: BTreeMap<&Name, usize> = BTreeMap::new();
-        for trace in &self.traces {
-            for (name, kind) in &trace.writes {
-                if *kind != WriteKind::Imported {
-                    *writers.entry(name).or_default() += 1;
-                }
-            }
-        }
         for (name, expected) in self.last.versions() {
             let made = kernel.names.version(name);
             let is_made = made.is_some_and(|made| kernel.is_made(made, expected));
@@ -267,7 +269,10 @@ impl Graph {
         }
         let from_left = self.made_from_left(kernel);
         for (name, expected) in self.last.versions() {
-            if places(expected).iter().any(|cell| from_left.contains(cell)) {
+            if places(expected.iter().copied())
+                .into_iter()
+                .any(|it| from_left.contains(&it))
+            {
                 doubtful.entry(name.clone()).or_insert(Doubt::Earlier);
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::namespace::{EarlierRun, Namespace, Run, Trace, Version, is_module};
-use super::{EffectsCache, Name};
+use super::namespace::{EarlierRun, Namespace, Run, Trace, Version, is_module, places};
+use super::{Cancel, Cancelled, EffectsCache, Name};
 
 /// One execution by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl KernelRuns {
         cells: &[(&str, &str)],
         runs: &[PastRun],
         cache: &mut EffectsCache,
-    ) -> Arc<Self> {
+        cancel: &Cancel,
+    ) -> Result<Arc<Self>, Cancelled> {
         let mut places = HashMap::new();
         let mut by_text: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, (id, source)) in cells.iter().enumerate() {
@@ -122,12 +123,13 @@ impl KernelRuns {
         }
         let kernel = Arc::make_mut(&mut followed.kernel);
         for (place, past) in runs.into_iter().skip(followed.runs.len()) {
+            cancel.check()?;
             kernel.follow(place, past, cache);
             followed.runs.push((place, past.clone()));
         }
         let kernel = followed.kernel.clone();
         cache.followed = followed;
-        kernel
+        Ok(kernel)
     }
 
     /// Follows one run; its cell is at this place.
@@ -192,7 +194,7 @@ impl KernelRuns {
             (Some(true), End::Whole) => {}
         }
         for (name, expected) in &trace.inputs {
-            let writers = super::places(expected);
+            let writers = places(expected.iter().copied());
             let is_stale = |cell: &usize| above.get(*cell).is_some_and(Option::is_some);
             if let Some(cell) = writers.iter().copied().find(is_stale) {
                 let because = StaleCause::IsStale;
@@ -208,7 +210,7 @@ impl KernelRuns {
             {
                 continue;
             }
-            let Some(cell) = writers.last().copied() else {
+            let Some(cell) = trace.givers(name).last().copied() else {
                 return Some(Stale::OtherValue(name.clone()));
             };
             let ran_after = self.last.get(&cell).is_some_and(|it| it.run > last.run);
@@ -246,7 +248,7 @@ impl KernelRuns {
         if *version.as_ref() == *made {
             return true;
         }
-        let places = super::places(expected);
+        let places = places(expected.iter().copied());
         let first = places.first().and_then(|place| traces.get(*place));
         let is_earlier = |run: &Run| is_module(*run) || made.first().is_some_and(|it| run < it);
         first.is_some_and(|trace| !trace.certainly_writes(name))

@@ -138,7 +138,8 @@ impl Call<'_> {
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
         };
         caller.notice().await;
-        let outcome = tool(Request {
+        // It is large, and is polled on a stack of limited size.
+        let outcome = Box::pin(tool(Request {
             session: self.session,
             notebook: &notebook,
             caller: &caller,
@@ -146,8 +147,17 @@ impl Call<'_> {
             cancelled: self.cancelled,
             turn: &self.turn,
             arguments,
-        });
-        let outcome = outcome.await;
+        }));
+        let outcome = match self.tool {
+            // The analysis of the notebook ends, too.
+            ToolName::GetNotebookState | ToolName::ReadCell => tokio::select! {
+                outcome = outcome => outcome,
+                () = self.context.ct.cancelled() => {
+                    Err(Problem::new(ProblemKind::StillRunning, "cancelled"))
+                }
+            },
+            _ => outcome.await,
+        };
         record.end(&caller, &outcome).await;
         result(Some(&caller), outcome, is_cancelled).await
     }

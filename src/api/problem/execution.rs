@@ -7,9 +7,11 @@ use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
 use crate::execution::inspect::InspectError;
+use crate::execution::notebook_graph::GraphError;
 use crate::execution::peek::PeekError;
 use crate::execution::salvage::SalvageError;
 use crate::execution::vars::VarsError;
+use crate::graph::Cancelled;
 use crate::project::jobs::NoJob;
 
 impl From<ExecError> for Problem {
@@ -20,6 +22,21 @@ impl From<ExecError> for Problem {
             ExecError::NoKernel { .. } => Self::new(ProblemKind::NoKernel, error.to_string())
                 .hint("nb open NOTEBOOK starts one"),
             ExecError::Job { .. } => Self::new(ProblemKind::Failed, causes(&error)),
+        }
+    }
+}
+
+impl From<Cancelled> for Problem {
+    fn from(error: Cancelled) -> Self {
+        Self::new(ProblemKind::StillRunning, error.to_string())
+    }
+}
+
+impl From<GraphError> for Problem {
+    fn from(error: GraphError) -> Self {
+        match error {
+            GraphError::State(error) => error.into(),
+            GraphError::Cancelled(error) => error.into(),
         }
     }
 }

@@ -197,24 +197,25 @@ fn magic(reader: &mut Reader, value: &str, line: usize) {
         }
         "sql" => {
             for step in sql(line, "", options) {
-                reader.push_at(step.line, step.effect);
+                reader.push_of_line(step);
             }
             let mut words = options.split_whitespace();
             if let (Some(name), Some("<<")) = (words.next(), words.next()) {
-                let step = bind(line, name);
-                reader.push_at(line, step.effect);
+                reader.push_of_line(bind(line, name));
             }
         }
         "load_ext" | "reload_ext" => {
             // An extension defines magics, and seldom names.
-            reader.push_at(line, Effect::Unknown(Unknown::Outside(format!("%{value}"))));
+            let cause = Unknown::Outside(format!("%{value}"));
+            reader.push_of_line(unknown(line, cause));
         }
         _ if HARMLESS.contains(&name) => {}
         _ if OUTSIDE.contains(&name) => {
             shell(reader, value, line);
         }
         _ => {
-            reader.push_at(line, Effect::Unknown(Unknown::AnyName(format!("%{name}"))));
+            let cause = Unknown::AnyName(format!("%{name}"));
+            reader.push_of_line(unknown(line, cause));
         }
     }
 }
@@ -249,19 +250,17 @@ fn read_by_expansion(text: &str, line: usize) -> Vec<EffectStep> {
 /// Reads a command of the shell.
 fn shell(reader: &mut Reader, command: &str, line: usize) {
     for step in read_by_expansion(command, line) {
-        reader.push_at(step.line, step.effect);
+        reader.push_of_line(step);
     }
     let (program, _) = split_word(command);
-    reader.push_at(
-        line,
-        Effect::Unknown(Unknown::Outside(format!("!{program}"))),
-    );
+    let cause = Unknown::Outside(format!("!{program}"));
+    reader.push_of_line(unknown(line, cause));
 }
 
 /// Reads code within a line; what is no code is passed over.
 fn read_code(reader: &mut Reader, code: &str, line: usize) {
     for step in of_python(code, line, false).steps {
-        reader.push_at(step.line, step.effect);
+        reader.push_of_line(step);
     }
 }
 

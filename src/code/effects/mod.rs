@@ -60,6 +60,11 @@ pub enum Effect {
         /// The name.
         name: Name,
     },
+    /// A loop has bound the name, if it had an iteration.
+    Unsettle {
+        /// The name.
+        name: Name,
+    },
     /// `x += y`: it binds the name anew, or changes its object.
     Update {
         /// The variable.
@@ -250,6 +255,8 @@ pub struct Call {
     pub is_deep: bool,
     /// The arguments.
     pub arguments: Vec<Argument>,
+    /// Whether this happens each time, and not only in one branch or if a loop has an iteration.
+    pub certain: bool,
 }
 
 /// An argument of a call.

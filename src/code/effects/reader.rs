@@ -7,7 +7,7 @@ use ruff_python_ast::{
     Comprehension, Decorator, ExceptHandler, Expr, ExprCall, FStringPart,
     InterpolatedStringElement, InterpolatedStringElements, IpyEscapeKind, MatchCase, Operator,
     Parameters, Pattern, Stmt, StmtClassDef, StmtFor, StmtFunctionDef, StmtTry, TypeParam,
-    TypeParams, UnaryOp,
+    TypeParams, UnaryOp, WithItem,
 };
 use ruff_text_size::Ranged;
 
@@ -85,8 +85,35 @@ impl<'a> Reader<'a> {
         self.push_at(self.lines.line(node), effect);
     }
 
-    pub(super) fn push_at(&mut self, line: usize, effect: Effect) {
+    fn push_at(&mut self, line: usize, effect: Effect) {
         self.steps.push(EffectStep { line, effect });
+    }
+
+    /// Adds a step of a line that is no Python. In a branch it may not be executed.
+    pub(super) fn push_of_line(&mut self, mut step: EffectStep) {
+        match &mut step.effect {
+            Effect::Bind { name, .. } if !self.is_in_function() => {
+                self.bound.insert(name.clone());
+            }
+            Effect::Delete { name, .. } => {
+                self.bound.remove(name);
+            }
+            Effect::Read {
+                variable: VariableRef::Global(name),
+                need,
+                ..
+            } if *need == ValueOrigin::Before => *need = self.need(name),
+            Effect::Call(call) if call.need == ValueOrigin::Before => {
+                if let Some(name) = call.root.clone() {
+                    Arc::make_mut(call).need = self.need(&name);
+                }
+            }
+            _ => {}
+        }
+        if self.branches > 0 {
+            step = uncertain(step);
+        }
+        self.steps.push(step);
     }
 
     fn unknown(&mut self, node: &impl Ranged, unknown: Unknown) {
@@ -282,21 +309,16 @@ impl<'a> Reader<'a> {
                 self.end_branches(statement, before, after);
             }
             Stmt::With(it) => {
-                let mut may_stop = false;
-                for item in &it.items {
-                    let value = self.expression(&item.context_expr);
-                    may_stop |= suppresses(&item.context_expr);
-                    // A file or a lock is another one afterwards.
-                    if !matches!(&item.context_expr, Expr::Call(_)) {
-                        self.change(&item.context_expr, &value, false);
+                let mut items = it.items.iter();
+                let stops = items.position(|item| suppresses(&item.context_expr));
+                let certain = stops.map_or(it.items.len(), |at| at + 1);
+                let (certain, others) = it.items.split_at(certain);
+                self.with_items(certain);
+                match stops {
+                    Some(_) => {
+                        self.perhaps(statement, &it.body, |reader| reader.with_items(others));
                     }
-                    if let Some(target) = &item.optional_vars {
-                        self.temporary(|reader| reader.store(target, value));
-                    }
-                }
-                match may_stop {
-                    true => self.alternatives(&[&it.body, &[]]),
-                    false => self.body(&it.body),
+                    None => self.body(&it.body),
                 }
             }
             Stmt::Match(it) => {
@@ -376,6 +398,31 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn with_items(&mut self, items: &[WithItem]) {
+        for item in items {
+            let value = self.expression(&item.context_expr);
+            // A file or a lock is another one afterwards.
+            if !matches!(&item.context_expr, Expr::Call(_)) {
+                self.change(&item.context_expr, &value, false);
+            }
+            if let Some(target) = &item.optional_vars {
+                self.temporary(|reader| reader.store(target, value));
+            }
+        }
+    }
+
+    /// Reads a block that is perhaps not executed, and what is executed before it.
+    fn perhaps(&mut self, node: &impl Ranged, body: &[Stmt], first: impl FnOnce(&mut Self)) {
+        let before = self.begin_branches();
+        first(self);
+        self.body(body);
+        let mut after = vec![before.clone()];
+        if !leaves(body) {
+            after.push(std::mem::take(&mut self.bound));
+        }
+        self.end_branches(node, before, after);
+    }
+
     /// Reads alternative blocks, of which one is executed; an empty block means that perhaps none is.
     fn alternatives(&mut self, branches: &[&[Stmt]]) {
         let Some(first) = branches.iter().find_map(|branch| branch.first()) else {
@@ -441,11 +488,24 @@ impl<'a> Reader<'a> {
             .functions
             .iter_mut()
             .for_each(|(_, direct)| *direct = FunctionLink::Holds);
-        // A loop without an iteration is rare, and leaves its variable as it was.
+        let before = self.bound.clone();
         self.temporary(|reader| reader.store(&it.target, value));
-        match has_iteration(&it.iter) && !has_jump(&it.body) {
+        let has_iteration = has_iteration(&it.iter);
+        match has_iteration && !has_jump(&it.body) {
             true => self.body(&it.body),
             false => self.alternatives(&[&it.body, &[]]),
+        }
+        // In its body it is bound; a loop without an iteration leaves its variable as it was.
+        if !has_iteration {
+            let mut names = Vec::new();
+            targets(&it.target, &mut names);
+            names.retain(|name| !before.contains(name));
+            for name in names {
+                if let NameScope::Global = self.scope_of(&name) {
+                    self.bound.remove(&name);
+                    self.push(it, Effect::Unsettle { name });
+                }
+            }
         }
         self.alternatives(&[&it.orelse, &[]]);
     }
@@ -808,6 +868,7 @@ impl<'a> Reader<'a> {
                 value: value.clone(),
                 is_true: false,
             });
+            call.certain = self.branches == 0;
             self.push(node, Effect::Call(Arc::new(call)));
         }
     }
@@ -856,7 +917,7 @@ impl<'a> Reader<'a> {
         self.keeps_state |= is_nested && keeps_state;
         if is_nested {
             // Whoever calls the outer function may have this one called.
-            self.steps.extend(steps.iter().cloned());
+            self.steps.extend(steps.iter().cloned().map(uncertain));
         }
         Function {
             name: Name::empty(),
@@ -963,8 +1024,8 @@ impl<'a> Reader<'a> {
             }
             Expr::Compare(it) => {
                 self.expression(&it.left);
-                for other in it.comparators.iter() {
-                    self.expression(other);
+                for (at, other) in it.comparators.iter().enumerate() {
+                    self.maybe(at > 0, other);
                 }
                 Value::default()
             }
@@ -1184,6 +1245,7 @@ impl<'a> Reader<'a> {
             Some(root) => add_perhaps(&mut value, same(VariableRef::Global(root.clone()))),
             None => add_perhaps(&mut value, call.receiver.clone()),
         }
+        call.certain = self.branches == 0;
         let call = Arc::new(call);
         self.push(it, Effect::Call(call.clone()));
         value.result_of = Some(call);
@@ -1260,6 +1322,16 @@ impl<'a> Reader<'a> {
         }
         call.is_deep |= call.receiver.is_part;
     }
+}
+
+/// Returns a step that is perhaps not executed.
+fn uncertain(mut step: EffectStep) -> EffectStep {
+    match &mut step.effect {
+        Effect::Bind { certain, .. } | Effect::Delete { certain, .. } => *certain = false,
+        Effect::Call(call) if call.certain => Arc::make_mut(call).certain = false,
+        _ => {}
+    }
+    step
 }
 
 /// Returns the words of a text that may be names, with their places.

@@ -342,3 +342,39 @@ fn a_watch_waits_for_others() {
     drop(watch);
     output_of(world.nb().args(["watch", "a.ipynb", "--only", "x"])).ended(2);
 }
+
+#[test]
+fn a_cell_runs_with_the_cells_that_import_after_a_restart() {
+    let world = notebook(&["import math", "k = 4", "print(math.sqrt(k))"]);
+    nb(&world, ["exec", "a.ipynb", "--all"]).ended(0);
+    nb(&world, ["restart", "a.ipynb"]).ended(0);
+    assert_eq!(plan(&world, &["2", "--with-upstream"]), [0, 1, 2]);
+    nb(&world, ["exec", "a.ipynb", "2", "--with-upstream"]).ended(0);
+    assert_eq!(text(&world, 2), "2.0\n");
+    edit(&world, "0", "import cmath as math");
+    assert_eq!(plan(&world, &["0", "--with-downstream"]), [0, 2]);
+    nb(&world, ["exec", "a.ipynb", "0", "--with-downstream"]).ended(0);
+    assert_eq!(text(&world, 2), "(2+0j)\n");
+}
+
+#[test]
+fn functions_that_call_others_often_are_analysed_at_once() {
+    let chain = (1..33).map(|at| format!("def f{at}(x): return f{0}(x) + f{0}(x + 1)", at - 1));
+    let cells = ["k = 0".to_owned(), "def f0(x): return x + k".to_owned()]
+        .into_iter()
+        .chain(chain);
+    let cells: Vec<_> = cells.chain(["v = f1(1)".to_owned()]).collect();
+    let cells: Vec<_> = cells.iter().map(String::as_str).collect();
+    let world = notebook(&cells);
+    let began = std::time::Instant::now();
+    let graph = nb(&world, ["graph", "a.ipynb", "--json"]).ended(0).json();
+    assert_eq!(
+        graph["cells"][34]["reads"][2]["name"], "k",
+        "{}",
+        graph["cells"][34]
+    );
+    nb(&world, ["exec", "a.ipynb", "--all"]).ended(0);
+    nb(&world, ["cells", "a.ipynb"]).ended(0);
+    nb(&world, ["exec", "a.ipynb", "--stale"]).ended(0);
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
+}
