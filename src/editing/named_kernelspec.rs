@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::content;
 use super::notebook_file::NotebookFile;
-use super::transaction::{self, WriteError};
+use super::transaction::{self, SizeRule, WriteError, WriteMode};
 use crate::activity::participants::joined;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
@@ -130,7 +130,13 @@ fn write_name(
     notebook: &NotebookFile,
     named: &KernelspecMetadata<'_>,
 ) -> Result<bool, NamingError> {
-    let written = transaction::write(notebook, false, |document| {
+    // The name that the file had before brings its bytes back; the cells are the same.
+    let mode = WriteMode {
+        force: false,
+        in_room: false,
+        size: SizeRule::NewOrSameText,
+    };
+    let written = transaction::write_with(notebook, mode, |document, _| {
         let mut after = document.clone();
         after.set_kernelspec(named)?;
         Ok(after)

@@ -95,7 +95,8 @@ function run(program, words, cwd) {
       } else if (answer && (!error || typeof error.code === 'number')) {
         resolve(answer);
       } else {
-        reject(new NbError(stderr.trim().split('\n').at(-1).replace(/^‣ /, '') || String(error?.message), 'failed'));
+        const last = stderr.trim().split('\n').at(-1)?.replace(/^‣ /, '');
+        reject(new NbError(last || String(error?.message), 'failed'));
       }
     });
   });

@@ -403,7 +403,8 @@ fn a_kept_token_goes_on_after_its_server_and_the_cookie_does_not() {
 #[test]
 fn an_address_that_is_opened_counts_once() {
     let world = World::new();
-    let programs = world.project().join("programs");
+    // A program below the project would not be started.
+    let programs = world.temporary().join("programs");
     std::fs::create_dir(&programs).expect("make a folder");
     let fifo = world.project().join("opened");
     succeed(Command::new("mkfifo").arg(&fifo));

@@ -348,7 +348,7 @@ fn odd_notebooks_are_read_too() {
         .with("image/png 1x1, 69 bytes: .nb/outputs/")
         .with("4");
     ask(&world, "fmt old.ipynb")
-        .ended(1)
+        .ended(5)
         .with("format 3, which is only read");
 
     let many: Vec<_> = (0..100)
