@@ -23,7 +23,7 @@ use crate::wire::{Channel, NewHeader, Verified};
 const SEEDS: u64 = 10_000;
 
 /// The steps of one world, before everything is let end.
-const STEPS: u64 = 20;
+const STEPS: u64 = 14;
 
 /// A small generator of random numbers.
 struct Rng(u64);

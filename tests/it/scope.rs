@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::python;
@@ -22,7 +22,7 @@ pub fn folder() -> tempfile::TempDir {
 
 /// Makes a temporary folder of this run in one of [`PARENTS`].
 pub fn folder_in(parent: &Path) -> tempfile::TempDir {
-    static END: OnceLock<ChildStdin> = OnceLock::new();
+    static END: OnceLock<Child> = OnceLock::new();
     END.get_or_init(|| {
         remove_earlier_runs();
         let mut process = Command::new("python3");
@@ -36,8 +36,8 @@ pub fn folder_in(parent: &Path) -> tempfile::TempDir {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let mut process = process.spawn().expect("start end_with_run.py");
-        process.stdin.take().expect("it has a stdin")
+        // Its stdin closes with this process.
+        process.spawn().expect("start end_with_run.py")
     });
     tempfile::Builder::new()
         .prefix(&format!("{PREFIX}{}-", std::process::id()))

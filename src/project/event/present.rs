@@ -71,7 +71,7 @@ pub struct Present {
 impl Project {
     /// Returns the present state of this generation of a session's kernel.
     ///
-    /// The journal may have been read long before: the reader of a long part leaves a [`Checkpoint`], from which
+    /// The journal may have been read long before: the reader of a long part leaves a checkpoint, from which
     /// on the next reader reads.
     pub fn present(&self, session: &str, generation: u64) -> Present {
         let name = format!("{}.json", short_name(&self.current_key(session)));
