@@ -23,8 +23,12 @@ ENDS = {
 
 
 def events(request):
-    """Returns what the journal has about a request, in order, and about its withdrawal."""
+    """Returns what the journal has about a request, in order, and about its withdrawal.
+
+    A recorder that is just ending may have seen the request begin, too.
+    """
     lines = [line for line in journal() if request in (line.get("msg_id"), *line.get("msg_ids", ()))]
+    lines = [line for line in lines if line["event"] != "seen"]
     return [line["event"] + (f" {line['status']}" if "status" in line else "") for line in lines]
 
 
