@@ -617,9 +617,11 @@ mod tests {
         }
         let (pages, bytes) = shown(&mut turn);
         let all = markdown_of(&pages);
+        let words = all.split(|letter: char| !letter.is_alphanumeric());
+        let words: std::collections::HashSet<_> = words.collect();
         for number in 0..10_000 {
             let kind = if number % 2 == 0 { "a" } else { "t" };
-            assert!(all.contains(&format!("{kind}{number}")), "{number}");
+            assert!(words.contains(&*format!("{kind}{number}")), "{number}");
         }
         assert!(pages.len() < 120, "{}", pages.len());
         assert!(bytes < 3_000_000, "{bytes}");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -36,6 +37,9 @@ pub struct Config {
     pub startup_known: Vec<String>,
     /// Whether the proxy holds a cell while another client's cell runs; `NB_TURNS`.
     pub turns: bool,
+    /// How many seconds a front end has to come back before a recorder takes its running cells; `NB_RETURN_TIME`.
+    #[serde(deserialize_with = "seconds")]
+    pub return_time: Option<f64>,
     /// The level of `proxy.log`; `NB_LOG`.
     pub log: Option<String>,
     /// Variables that kernels get in addition to the environment of the process that starts them;
@@ -87,6 +91,7 @@ impl Default for Config {
             startup_code: StartupCode::default(),
             startup_known: Vec::new(),
             turns: true,
+            return_time: None,
             log: None,
             kernel_env: BTreeMap::new(),
             journal: JournalConfig::default(),
@@ -148,6 +153,8 @@ impl Config {
         self.log = text("NB_LOG").or(self.log);
         let expected = "a number of seconds, 0 for ever";
         self.timeout = read(&text, "NB_TIMEOUT", expected, time)?.or(self.timeout);
+        let expected = "a number of seconds";
+        self.return_time = read(&text, "NB_RETURN_TIME", expected, time)?.or(self.return_time);
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
@@ -168,6 +175,16 @@ impl Config {
         // Added to the variables of the file: each variable is a setting of its own.
         self.kernel_env.extend(given.unwrap_or_default());
         Ok(self)
+    }
+
+    /// Returns how long a front end whose connection ended has to come back before a recorder takes its running cells and
+    /// writes their outputs into the notebook.
+    pub fn return_time(&self) -> Duration {
+        let time = self.return_time.map(Duration::try_from_secs_f64);
+        let time = time.and_then(Result::ok);
+        time.map_or(Duration::from_secs(10), |time| {
+            time.min(Duration::from_secs(30))
+        })
     }
 }
 
@@ -284,7 +301,7 @@ mod tests {
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
             on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
-            turns = false\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
+            turns = false\nreturn_time = 1.5\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let expected = Config {
@@ -296,6 +313,7 @@ mod tests {
             startup_code: StartupCode::Forward,
             startup_known: vec!["ab".to_owned()],
             turns: false,
+            return_time: Some(1.5),
             log: Some("debug".into()),
             kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
@@ -311,6 +329,7 @@ mod tests {
             ("NB_STARTUP_KNOWN", " cd, ef ,"),
             ("NB_KERNEL_ENV", "A=x=1, B=,"),
             ("NB_TURNS", "on"),
+            ("NB_RETURN_TIME", "2"),
             ("NB_LOG", "trace"),
         ];
         let expected = Config {
@@ -318,6 +337,7 @@ mod tests {
             name: Some("bob".into()),
             timeout: Some(2.5),
             startup_known: vec!["cd".to_owned(), "ef".to_owned()],
+            return_time: Some(2.0),
             log: Some("trace".into()),
             // Each is a setting of its own.
             kernel_env: env(&[("A", "x=1"), ("B", ""), ("C", "2")]),

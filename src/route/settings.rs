@@ -1,5 +1,7 @@
 //! The front end, the limits and the user's settings, as the bridge gets them.
 
+use std::time::Duration;
+
 /// The settings that the bridge gets once, at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -36,6 +38,8 @@ pub struct Policies {
     pub startup_known: Vec<String>,
     /// Whether a front end's restart restarts the real kernel.
     pub restart: bool,
+    /// How long a client without connections has to come back before a recorder takes its running cells.
+    pub return_time: Duration,
 }
 
 impl Default for Policies {
@@ -45,6 +49,7 @@ impl Default for Policies {
             answer_startup: true,
             startup_known: Vec::new(),
             restart: true,
+            return_time: Duration::from_secs(10),
         }
     }
 }

@@ -46,8 +46,6 @@ pub(super) enum Timer {
 pub(super) const KERNEL_WAIT: Duration = Duration::from_secs(60);
 /// How long a client without connections is remembered: a client that reconnects in this time has not left.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(30);
-/// How long a client without connections has to come back before a recorder takes its running cells.
-pub(super) const RETURN_WAIT: Duration = Duration::from_secs(10);
 /// The first wait for a message on iopub; doubled each time, up to [`PROBE_MAX`].
 pub(super) const PROBE: Duration = Duration::from_millis(5);
 /// The longest wait; VS Code, too, asks again every 500 ms.

@@ -3,7 +3,7 @@
 Nothing may be lost, each change has its author, and edits of different lines do not conflict. What the person saves
 over (JupyterLab's save compares times of files with half a second of slack) is reported, and comes back.
 
-    four.py [SECONDS]
+    four.py SECONDS
 """
 
 import collections
@@ -237,7 +237,7 @@ class Person:
 
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20
+    seconds = float(sys.argv[1])
     expect.set_options(timeout=1000 * SECONDS)
     write(PATH, "human = 0", kernelspec={"name": "python3", "display_name": PLAIN})
     shell("open", PATH, "--python", os.environ["NB_TEST_PYTHON"])

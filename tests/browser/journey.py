@@ -1,6 +1,8 @@
 """A person's day with the shared kernel in JupyterLab, an agent beside them.
 
-With an argument, the kernel runs on the server of that name.
+    journey.py [SERVER [--short]]
+
+With a name, the kernel runs on the server of that name; `--short` leaves all but the first page out.
 """
 
 import json
@@ -33,7 +35,8 @@ SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
 def main():
     expect.set_options(timeout=1000 * SECONDS)
     notebook, other = "analysis.ipynb", "other.ipynb"
-    servers = sys.argv[1:]
+    servers = sys.argv[1:2]
+    is_short = "--short" in sys.argv
     where = ["--server", *servers] if servers else ["--python", os.environ["NB_TEST_PYTHON"]]
     for name in (notebook, other):
         write(name, *CELLS, kernelspec={"name": "python3", "display_name": PLAIN})
@@ -42,6 +45,8 @@ def main():
     # The browser ends first: it shows what was there when something went wrong.
     with Server() as server, chromium() as browser:
         day(browser, server, notebook)
+        if is_short:
+            return
         turns(browser, server, notebook)
         if not servers:
             second_notebook(browser, server, other)

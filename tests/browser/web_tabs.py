@@ -1,8 +1,8 @@
-"""Ten tabs of `nb web`, an agent at a command line and a person in JupyterLab work on one notebook at random.
+"""Tabs of `nb web`, an agent at a command line and a person in JupyterLab work on one notebook at random.
 
 Nothing may be lost, and in the end all show the same. What the person in JupyterLab saves over comes back.
 
-    web_tabs.py [SECONDS]
+    web_tabs.py TABS SECONDS
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from lab import SECONDS, Server, chromium, expect, say, write
 from tab import PLAIN
 from web_tab import Web, until
 
-TABS = 10
+TABS = int(sys.argv[1])
 
 # How many steps are taken even where the machine is slow.
-FEWEST = 20
+FEWEST = 12
 
 LINES = 30
 
@@ -100,7 +100,7 @@ def reload(person):
 
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20
+    seconds = float(sys.argv[2])
     expect.set_options(timeout=1000 * SECONDS)
     write(PATH, "human = 0", kernelspec={"name": "python3", "display_name": PLAIN})
     shell("open", PATH, "--python", os.environ["NB_TEST_PYTHON"])

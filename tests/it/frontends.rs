@@ -3,7 +3,7 @@
 //! The scripts in `tests/python` take the kernelspec's name. With `python3` they show what a plain
 //! ipykernel does, which is the reference.
 
-use crate::world::{World, succeed};
+use crate::world::{World, is_thorough, succeed};
 
 const PLAIN: &str = "python3";
 const SHARED: &str = "nb-shared";
@@ -14,7 +14,7 @@ fn three_clients_at_once_get_what_is_theirs() {
     succeed(
         world
             .script("three_clients.py", SHARED)
-            .args(["--count", "500"]),
+            .args(["--count", if is_thorough() { "500" } else { "100" }]),
     );
 }
 

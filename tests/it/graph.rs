@@ -17,7 +17,7 @@ use crate::notebooks::{jupyters_own, notebooks};
 use crate::python;
 
 /// How many notebooks are run by default.
-const NOTEBOOKS: u64 = 400;
+const NOTEBOOKS: u64 = 120;
 
 /// How many go to the kernel at once.
 const BATCH: usize = 50;

@@ -91,10 +91,10 @@ fn every_notebook_gets_its_own_kernel() {
 }
 
 #[test]
-fn twenty_notebooks_opened_and_closed_leave_twenty_kernels() {
+fn notebooks_opened_and_closed_leave_their_kernels() {
     let world = World::served();
     add_stand_in(&world);
-    scenario(&world, "vscode_twenty.js");
+    scenario(&world, "vscode_several.js");
 }
 
 /// Installs the kernelspec of a stand-in kernel of `tests/python`.

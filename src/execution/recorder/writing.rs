@@ -18,10 +18,6 @@ use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
 use crate::project::displays::Displays;
 use crate::project::jobs::JobState;
 
-/// How long to wait for a front end that may return with another proxy: the cells that it restarts
-/// then are not overwritten.
-const RETURNS: Duration = Duration::from_secs(10);
-
 impl Recorder<'_> {
     /// Writes outputs into the notebook while the job runs.
     pub(super) async fn write_now_and_then(&self) -> Infallible {
@@ -279,7 +275,7 @@ impl Recorder<'_> {
         let Some(handed_at) = self.handed_at() else {
             return true;
         };
-        tokio::time::sleep(left(handed_at)).await;
+        tokio::time::sleep(self.left(handed_at)).await;
         let state = self.project.state().ok();
         let job = self.job.borrow();
         let now = state.and_then(|state| state.session(&job.session));
@@ -298,7 +294,7 @@ impl Recorder<'_> {
 
     /// Returns for how long a front end that has disconnected may still return.
     fn may_return(&self) -> Option<Duration> {
-        Some(left(self.handed_at()?)).filter(|left| !left.is_zero())
+        Some(self.left(self.handed_at()?)).filter(|left| !left.is_zero())
     }
 
     /// Returns when the job's cells were handed over by a proxy whose front end may come back.
@@ -307,10 +303,12 @@ impl Recorder<'_> {
         let front_end = job.front_end.as_ref().filter(|it| it.may_return)?;
         front_end.handed_at
     }
-}
 
-/// Returns how long to wait until a front end that disconnected at that time can no longer return.
-fn left(handed_at: Timestamp) -> Duration {
-    let age = Timestamp::now().duration_since(handed_at).unsigned_abs();
-    RETURNS.saturating_sub(age)
+    /// Returns how long to wait until a front end that disconnected at that time can no longer return with another
+    /// proxy: the cells that it restarts then are not overwritten.
+    fn left(&self, handed_at: Timestamp) -> Duration {
+        let age = Timestamp::now().duration_since(handed_at).unsigned_abs();
+        let settings = self.project.settings().unwrap_or_default();
+        settings.return_time().saturating_sub(age)
+    }
 }

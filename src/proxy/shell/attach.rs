@@ -109,6 +109,7 @@ impl Shell {
             answer_startup: settings.startup_code == StartupCode::Answer,
             restart: settings.on_restart == OnRestart::Restart,
             startup_known: settings.startup_known.clone(),
+            return_time: settings.return_time(),
         };
         *self.settings.borrow_mut() = settings;
         self.bridge.borrow_mut().set_policies(policies);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Bridge;
 use crate::route::request::{Answer, Request, Role};
-use crate::route::timer::{Now, REMEMBERED, RETURN_WAIT, Timer};
+use crate::route::timer::{Now, REMEMBERED, Timer};
 use crate::route::{Action, ClientId, Note};
 use crate::wire::{Channel, Verified};
 
@@ -30,8 +30,8 @@ impl Bridge {
                 REMEMBERED
             };
             self.timers.start(grace, Timer::ForgetClient(id.clone()));
-            self.timers
-                .start(RETURN_WAIT.min(grace), Timer::HandOver(id.clone()));
+            let return_time = self.policies.return_time.min(grace);
+            self.timers.start(return_time, Timer::HandOver(id.clone()));
         }
     }
 

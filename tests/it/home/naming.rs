@@ -53,8 +53,8 @@ fn a_kernel_without_its_sockets_is_reported() {
 }
 
 #[test]
-fn twenty_notebooks_leave_twenty_kernels_until_they_are_ended() {
-    late(&World::opened(), "twenty");
+fn notebooks_leave_their_kernels_until_they_are_ended() {
+    late(&World::opened(), "several");
 }
 
 #[test]

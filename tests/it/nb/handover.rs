@@ -19,6 +19,8 @@ fn desk(cells: &[&str]) -> World {
     let file = world.project().join("t.ipynb");
     std::fs::write(file, notebook.to_string()).expect("write the notebook");
     open(&world, "t.ipynb");
+    let settings = world.project().join(".nb/config.toml");
+    std::fs::write(settings, "return_time = 1").expect("write the settings");
     succeed(world.nb().arg("serve"));
     world
 }

@@ -1,4 +1,4 @@
-// Twenty notebooks are opened and closed again: twenty kernels stay, are listed, and can be ended.
+// Notebooks are opened and closed again: their kernels stay, are listed, and can be ended.
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
@@ -13,7 +13,7 @@ main(async () => {
     cells: [], nbformat: 4, nbformat_minor: 5,
     metadata: { kernelspec: { name: 'idle-info', display_name: 'Idle info', language: 'python' } },
   });
-  const notebooks = Array.from({ length: 20 }, (_, number) => {
+  const notebooks = Array.from({ length: 4 }, (_, number) => {
     const notebook = path.join(number % 2 ? elsewhere : process.cwd(), `n${number}.ipynb`);
     fs.writeFileSync(notebook, document);
     return notebook;
