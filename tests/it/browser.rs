@@ -9,19 +9,8 @@ use crate::chat::{gemini, gemini_calls, gemini_text};
 use crate::node;
 use crate::python;
 use crate::servers::Server;
+use crate::skipped;
 use crate::world::{World, is_thorough, succeed};
-
-/// Returns this machine's Chromium: the one that `CHROMIUM` names, else the one on `PATH`.
-fn chromium() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    std::env::split_paths(&path)
-        .flat_map(|folder| names.map(|name| folder.join(name)))
-        .find(|program| program.is_file())
-}
 
 /// Returns a script of `tests/browser`; `None` if this machine has no Chromium.
 fn script(world: &World, name: &str) -> Option<Command> {
@@ -30,10 +19,7 @@ fn script(world: &World, name: &str) -> Option<Command> {
 
 /// Returns a script of `tests/browser` in an environment, which is made if need be.
 fn script_with(world: &World, name: &str, python: fn() -> &'static Path) -> Option<Command> {
-    let Some(chromium) = chromium() else {
-        eprintln!("skipped: no Chromium on PATH, and CHROMIUM names none");
-        return None;
-    };
+    let chromium = skipped::chromium()?;
     let mut command = world.command(python());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser");
     command.arg("-u").arg(PathBuf::from(folder).join(name));

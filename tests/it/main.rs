@@ -30,6 +30,7 @@ mod run;
 mod scope;
 mod seeing;
 mod servers;
+mod skipped;
 mod socket_events;
 mod sockets;
 mod stranger;

@@ -58,8 +58,7 @@ pub fn vscode_modules() -> Option<PathBuf> {
 /// Returns `node_modules` with the packages of a lock file; `None` if this machine has no npm.
 pub fn installed(name: &str, package: &str, locked: &str) -> Option<PathBuf> {
     // On Windows npm is a script, which a plain command does not find.
-    if Command::new("npm").arg("--version").output().is_err() {
-        eprintln!("no npm here: what needs it is not tested");
+    if !crate::skipped::has_program("npm", "npm") {
         return None;
     }
     let home = made::once(name, &[package, locked], |home| {

@@ -2,14 +2,14 @@
 //!
 //! A test removes what it made when it ends. A run that is killed has no such end. So each run starts
 //! `tests/python/end_with_run.py`, which waits for the end of the run and then kills each process whose
-//! environment, command line or working directory names a folder of the run. The next run removes the folders
-//! and the sockets, and prints their names.
+//! environment, command line or working directory names a folder of the run, and prints which tests were skipped.
+//! The next run removes the folders and the sockets, and prints their names.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 
 use crate::python;
 
@@ -22,7 +22,23 @@ pub fn folder() -> tempfile::TempDir {
 
 /// Makes a temporary folder of this run in one of [`PARENTS`].
 pub fn folder_in(parent: &Path) -> tempfile::TempDir {
-    static END: OnceLock<Child> = OnceLock::new();
+    end_of_run();
+    tempfile::Builder::new()
+        .prefix(&format!("{PREFIX}{}-", std::process::id()))
+        .rand_bytes(4)
+        .tempdir_in(parent)
+        .expect("make a folder for the test")
+}
+
+/// Gives a line about a skipped test to the process that waits for the end of the run.
+pub fn at_end(line: &str) {
+    let mut end = end_of_run().lock().expect("no test panics here");
+    writeln!(end, "{line}").expect("end_with_run.py reads");
+}
+
+/// Returns the stdin of the process that waits for the end of the run, and starts the process first if need be.
+fn end_of_run() -> &'static Mutex<ChildStdin> {
+    static END: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
     END.get_or_init(|| {
         remove_earlier_runs();
         let mut process = Command::new("python3");
@@ -34,16 +50,11 @@ pub fn folder_in(parent: &Path) -> tempfile::TempDir {
             // A signal for the group of the run does not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        // Its stdin closes with this process.
-        process.spawn().expect("start end_with_run.py")
-    });
-    tempfile::Builder::new()
-        .prefix(&format!("{PREFIX}{}-", std::process::id()))
-        .rand_bytes(4)
-        .tempdir_in(parent)
-        .expect("make a folder for the test")
+            .stdout(Stdio::null());
+        let process = process.spawn().expect("start end_with_run.py");
+        // It closes with this process.
+        Mutex::new(process.stdin.expect("it has a stdin"))
+    })
 }
 
 /// Returns what the paths of all folders of a run contain, and those of no other run.

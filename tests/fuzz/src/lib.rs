@@ -266,6 +266,15 @@ pub fn assert_whole(document: &Document) {
     let again = Document::parse(bytes.clone())
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
     assert_eq!(again.to_bytes(), bytes);
+    let revisions = |document: &Document| {
+        let cells = document.cells().iter();
+        cells.map(nb::notebook::Cell::revision).collect::<Vec<_>>()
+    };
+    assert_eq!(revisions(&again), revisions(document));
+    // Before version 4.5 of the format, cells get their ids when the file is read.
+    if document.nbformat() < (4, 5) {
+        return;
+    }
     assert_eq!(again.revision(), document.revision());
     let ids = |document: &Document| {
         document

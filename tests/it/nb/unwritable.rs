@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Output, nb, output_of};
+use crate::skipped;
 use crate::world::World;
 
 /// A uid other than this user's.
@@ -69,7 +70,7 @@ fn an_immutable_notebook_or_folder_is_reported_as_such() {
     ];
     for (path, name) in named {
         if !change("+i", &path) {
-            eprintln!("chattr cannot make {} immutable here", path.display());
+            skipped::note("no file can be made immutable here", "");
             return;
         }
         let output = edit();
@@ -94,7 +95,7 @@ fn a_sticky_folder_is_reported_as_such() {
     mode(&notebook, 0o666);
     mode(folder.path(), 0o1777);
     if chown(&notebook, Some(1), None).is_err() {
-        eprintln!("only root can make another's notebook");
+        skipped::note("only root can make another user's notebook", "");
         return;
     }
     // A user who owns neither; its home is beside the sticky folder.
@@ -124,7 +125,7 @@ fn edited_by_another_user(world: &World, home: &Path, folder: &Path) -> Option<O
         .current_dir(folder);
     let output = output_of(&mut command);
     if output.stderr.contains("Permission denied") && output.code == Some(127) {
-        eprintln!("another user cannot run this nb");
+        skipped::note("another user cannot run this nb", "");
         return None;
     }
     Some(output)
@@ -146,7 +147,7 @@ fn what_belongs_to_another_user_has_no_hint_that_only_its_owner_can_follow() {
     mode(&folder.path().join(".nb"), 0o700);
     let home = tempfile::tempdir().expect("make a home");
     if chown(home.path(), Some(OTHER), None).is_err() {
-        eprintln!("only root can act as another user");
+        skipped::note("only root can act as another user", "");
         return;
     }
     let Some(output) = edited_by_another_user(&world, home.path(), folder.path()) else {
@@ -166,19 +167,18 @@ fn what_belongs_to_another_user_has_no_hint_that_only_its_owner_can_follow() {
 fn an_empty_file_is_refused_by_every_command_as_by_jupyter() {
     let world = World::new();
     let path = world.project().join("t.ipynb");
-    for empty in ["", "\n"] {
+    // Each command waits two seconds for the rest of the file.
+    for (empty, words) in [
+        ("", ["cells", "t.ipynb"].as_slice()),
+        ("\n", &["insert", "t.ipynb", "1"]),
+        ("", &["open", "t.ipynb", "--no-kernel"]),
+        ("\n", &["open", "t.ipynb"]),
+    ] {
         std::fs::write(&path, empty).expect("make an empty file");
-        for words in [
-            ["cells", "t.ipynb"].as_slice(),
-            &["insert", "t.ipynb", "1"],
-            &["open", "t.ipynb", "--no-kernel"],
-            &["open", "t.ipynb"],
-        ] {
-            nb(&world, words)
-                .ended(1)
-                .with("t.ipynb is empty")
-                .with("hint: if there is nothing to get back: rm t.ipynb && nb open t.ipynb");
-        }
+        nb(&world, words)
+            .ended(1)
+            .with("t.ipynb is empty")
+            .with("hint: if there is nothing to get back: rm t.ipynb && nb open t.ipynb");
         let now = std::fs::read_to_string(&path).expect("read it");
         assert_eq!(now, empty);
     }

@@ -85,6 +85,9 @@ fn environment(folder: &Path) {
 
 #[test]
 fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
+    if !crate::skipped::has_bubblewrap() {
+        return;
+    }
     let world = World::new();
     let project = world.project();
     let home = project.with_file_name("home");
@@ -209,6 +212,9 @@ fn nothing_that_a_sandboxed_kernel_left_is_run_outside() {
 
 #[test]
 fn an_environment_that_was_written_shows_the_next_sandbox_nothing_more() {
+    if !crate::skipped::has_bubblewrap() {
+        return;
+    }
     let world = World::new();
     let project = world.project();
     let keys = project.with_file_name("home").join("keys");

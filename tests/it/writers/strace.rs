@@ -32,7 +32,7 @@ impl<'a> Strace<'a> {
     /// Strace is not installed, or may not trace, as in some containers.
     pub fn find(world: &'a World) -> Option<Self> {
         if std::env::var_os(WITHOUT).is_some() {
-            eprintln!("{WITHOUT} is set: saves are not tested under faults");
+            crate::skipped::note(&format!("{WITHOUT} is set"), "");
             return None;
         }
         let works = Command::new("strace")
