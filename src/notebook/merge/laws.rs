@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -451,4 +452,28 @@ proptest! {
             }
         }
     }
+}
+
+/// A property holds of nothing if the random edits never lead to what it is about.
+#[test]
+fn random_edits_lead_to_each_kind_of_conflict() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let notebooks = any::<bool>().prop_flat_map(notebook);
+    let all = (notebooks, work(), work(), saved());
+    let mut fields = BTreeSet::new();
+    let mut merges_without_conflict = 0;
+    for _ in 0..400 {
+        let (written, human, agent, saved) = all.new_tree(&mut runner).unwrap().current();
+        let base = open(&written.text);
+        let file = save(&worked(&base, &human, "human"), &base, saved);
+        let writer = worked(&base, &agent, "agent");
+        let conflicts = merge(&base, &file, &writer, &nobody).conflicts;
+        let both_changed = !human.is_empty() && !agent.is_empty();
+        merges_without_conflict += usize::from(both_changed && conflicts.is_empty());
+        let field = |conflict: Conflict| conflict.field.split('.').next().map(str::to_owned);
+        fields.extend(conflicts.into_iter().filter_map(field));
+    }
+    let expected = ["cell_type", "deleted", "metadata", "outputs", "source"];
+    assert_eq!(fields.iter().collect::<Vec<_>>(), expected);
+    assert!(merges_without_conflict > 50, "{merges_without_conflict}");
 }

@@ -11,6 +11,7 @@ mod slow_subscriber;
 mod step;
 mod world;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use world::ChaosWorld;
 
 use super::world::Rng;
 
-/// The number of worlds that `cargo test` runs, in some seconds; CI runs 10,000.
+/// The number of worlds that `cargo test` runs, in some seconds; `scripts/slow` runs 100,000.
 const SEEDS: u64 = 2_500;
 
 fn number_from_env(name: &str) -> Option<u64> {
@@ -31,20 +32,59 @@ fn steps_of(seed: u64) -> Vec<Step> {
     step::draw(&mut Rng::of(seed))
 }
 
-/// Returns the message of the failed assertion; `None` if the steps pass.
-fn failure(seed: u64, steps: &[Step]) -> Option<String> {
+/// Runs the steps; returns what the bridge produced, or the message of the failed assertion.
+fn run(seed: u64, steps: &[Step]) -> Result<BTreeSet<String>, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut world = ChaosWorld::new(seed);
         for step in steps {
             world.run_step(*step);
         }
         world.settle();
+        world.produced
     }));
-    let panic = result.err()?;
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    Some(text.unwrap_or_else(|| "a panic without a message".into()))
+    result.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        text.unwrap_or_else(|| "a panic without a message".into())
+    })
 }
+
+/// The actions and the lines of the log that the worlds have to produce, so that what follows from them is tested.
+const PRODUCED: [&str; 33] = [
+    "CellHeld",
+    "ClientGone",
+    "ClientJoined",
+    "CloseLinks",
+    "HandOver",
+    "IdleLost",
+    "Interrupt",
+    "Journal",
+    "JournalInterrupt",
+    "KernelSlow",
+    "KernelStartedAnew",
+    "LateInterrupt",
+    "Leave",
+    "MissedReported",
+    "NoKernel",
+    "NoStdin",
+    "OpenLink",
+    "Pause",
+    "PromptAnswered",
+    "Publish",
+    "RequestFailed",
+    "ResolveNotebook",
+    "Resume",
+    "Revive",
+    "SessionSeen",
+    "Shutdown",
+    "SignalKernel",
+    "StartupAnswered",
+    "ToClient",
+    "ToKernel",
+    "Undeliverable",
+    "UnreadableHeader",
+    "Withdrawal",
+];
 
 /// Removes the steps that are not needed for the failure.
 fn shrink(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
@@ -54,7 +94,7 @@ fn shrink(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
         while at < steps.len() {
             let mut fewer = steps.clone();
             fewer.drain(at..(at + width).min(steps.len()));
-            if failure(seed, &fewer).is_some() {
+            if run(seed, &fewer).is_err() {
                 steps = fewer;
             } else {
                 at += width;
@@ -70,12 +110,13 @@ fn random_faults_leave_no_message_lost_doubled_or_held() {
     if let Some(seed) = number_from_env("NB_CHAOS_SEED") {
         let steps = steps_of(seed);
         eprintln!("{steps:#?}");
-        assert_eq!(failure(seed, &steps), None);
+        assert_eq!(run(seed, &steps).err(), None);
         return;
     }
     let last = number_from_env("NB_CHAOS_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(1);
     let failed = Mutex::new(None);
+    let produced = Mutex::new(BTreeSet::new());
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(4) {
@@ -85,8 +126,11 @@ fn random_faults_leave_no_message_lost_doubled_or_held() {
                     if seed > last || failed.lock().expect("no panic in it").is_some() {
                         return;
                     }
-                    if failure(seed, &steps_of(seed)).is_some() {
-                        failed.lock().expect("no panic in it").get_or_insert(seed);
+                    match run(seed, &steps_of(seed)) {
+                        Ok(new) => produced.lock().expect("no panic in it").extend(new),
+                        Err(_) => {
+                            failed.lock().expect("no panic in it").get_or_insert(seed);
+                        }
                     }
                 }
             });
@@ -94,7 +138,16 @@ fn random_faults_leave_no_message_lost_doubled_or_held() {
     });
     if let Some(seed) = failed.into_inner().expect("no panic in it") {
         let steps = shrink(seed, steps_of(seed));
-        let message = failure(seed, &steps);
+        let message = run(seed, &steps).err();
         panic!("NB_CHAOS_SEED={seed} fails: {message:?}\nthe fewest steps that do: {steps:#?}");
     }
+    let produced = produced.into_inner().expect("no panic in it");
+    let missing: Vec<_> = PRODUCED
+        .iter()
+        .filter(|name| !produced.contains(**name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no world produces {missing:?}, only {produced:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! The simulated world: the bridge, the front end's connections to it, and a kernel.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use super::super::super::clients::{CLIENT_CHANNELS, Link};
 use super::super::super::request::{Answer, Request, Role};
@@ -46,6 +46,8 @@ pub(super) struct ChaosWorld {
     dropped: HashMap<ClientId, usize>,
     anonymous: u64,
     slow: SlowSubscriber,
+    /// The names of the actions and of the log's lines that the bridge has produced.
+    pub(super) produced: BTreeSet<String>,
 }
 
 /// One connection of a front end, with its own session.
@@ -89,6 +91,27 @@ enum PendingEvent {
     Work,
     Control,
     Start,
+}
+
+/// Returns the name of an enum's variant, without the rest of what `Debug` writes.
+fn variant_name(value: &impl std::fmt::Debug) -> String {
+    struct FirstWord(String);
+    impl std::fmt::Write for FirstWord {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            let word = text.split(|letter: char| !letter.is_alphanumeric()).next();
+            let word = word.unwrap_or_default();
+            self.0.push_str(word);
+            if word.len() == text.len() {
+                Ok(())
+            } else {
+                Err(std::fmt::Error)
+            }
+        }
+    }
+    let mut word = FirstWord(String::new());
+    // The error only ends the writing.
+    let _ = std::fmt::write(&mut word, format_args!("{value:?}."));
+    word.0
 }
 
 impl ChaosWorld {
@@ -141,6 +164,7 @@ impl ChaosWorld {
             dropped: HashMap::new(),
             anonymous: 0,
             slow: SlowSubscriber::default(),
+            produced: BTreeSet::new(),
         };
         match rng.below(4) {
             0 => {}
@@ -556,6 +580,11 @@ impl ChaosWorld {
 
     fn act(&mut self) {
         while let Some(action) = self.bridge.poll_action() {
+            let name = match &action {
+                Action::Log(note) => variant_name(note),
+                action => variant_name(action),
+            };
+            self.produced.insert(name);
             match action {
                 Action::OpenLink { client, channel } => {
                     assert!(self.kernel.is_some(), "a link to no kernel");
