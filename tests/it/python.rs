@@ -127,8 +127,14 @@ fn environment(name: &str, requirements: &str) -> PathBuf {
         run(Command::new(home.join("bin/python"))
             .args(["-m", "pip", "install", "--quiet", "-r"])
             .arg(&wanted));
-        run(Command::new(home.join("bin/python"))
-            .args(["-m", "pip", "uninstall", "--quiet", "--yes", LEFT_OUT]));
+        run(Command::new(home.join("bin/python")).args([
+            "-m",
+            "pip",
+            "uninstall",
+            "--quiet",
+            "--yes",
+            LEFT_OUT,
+        ]));
     });
     home.join("bin/python")
 }
