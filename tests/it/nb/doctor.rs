@@ -309,7 +309,7 @@ fn programs_of_the_folder_are_not_run() {
 }
 
 #[test]
-fn nothing_is_writable_by_others_whatever_the_umask_is() {
+fn nothing_is_writable_by_others_with_any_umask() {
     for umask in ["000", "002"] {
         let world = World::new();
         for words in [
