@@ -41,7 +41,7 @@ pub struct UnreachableKernel {
 }
 
 impl UnreachableKernel {
-    /// Returns the folder `.nb` of the kernel under its present name, if somebody has renamed it: the kernel's log there
+    /// Returns the folder `.nb` of the kernel under its present name, if it was renamed: the kernel's log there
     /// is open.
     pub fn renamed_dir(&self) -> Option<PathBuf> {
         let logs = self.process.open_files();

@@ -41,7 +41,7 @@ pub(super) struct CallPreview {
     kind: &'static str,
     /// All of it in one line.
     title: String,
-    /// What it writes and runs. Characters that nobody would see are visible.
+    /// What it writes and runs. All characters are visible.
     parts: Vec<PreviewPart>,
 }
 

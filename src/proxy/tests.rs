@@ -1,6 +1,7 @@
 //! A simulated queue before one kernel: jobs of two agents, by the rules of their recorders, and two front ends, by the
-//! rules of their bridges, while the kernel is restarted, shut down, killed and opened in random order. Nobody knows at
-//! once what happens to the kernel. No request may run on a kernel for which it was not made, and each must be answered.
+//! rules of their bridges, while the kernel is restarted, shut down, killed and opened in random order. They learn
+//! with a delay what happens to the kernel. No request may run on a kernel for which it was not made, and each must be
+//! answered.
 //!
 //! `NB_QUEUE_SEED=N` runs one seed and prints its steps.
 
@@ -22,7 +23,7 @@ use crate::wire::{Channel, NewHeader, Verified};
 /// The number of worlds that `cargo test` runs.
 const SEEDS: u64 = 10_000;
 
-/// The steps of one world, before everything is let end.
+/// The steps of one world, before all running work ends.
 const STEPS: u64 = 14;
 
 /// A small generator of random numbers.
@@ -99,7 +100,7 @@ struct Reached {
     cells_ran: AtomicU64,
     /// A job ended before its turn, since its kernel had ended.
     jobs_ended_in_queue: AtomicU64,
-    /// A job that was connected found its kernel gone.
+    /// A job was connected to a kernel that had ended.
     jobs_lost_their_kernel: AtomicU64,
     /// A request that was made while the kernel was restarted ran on the next one.
     ran_after_a_restart: AtomicU64,
@@ -483,7 +484,7 @@ impl<'a> World<'a> {
             Status::Stopped => Kernel::Ended(ending()),
             _ => Kernel::Died(ending()),
         };
-        // A bridge that has ordered a new kernel is not told again that the old one has died.
+        // A bridge that has ordered a new kernel learns only once that the old one has died.
         let awaits = *self.front_ends[number].bridge.kernel() == Kernel::Awaited;
         if awaits && matches!(kernel, Kernel::Died(_)) {
             return self.open();
