@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::execution::queue::{self, NextStep};
 use crate::project::jobs::{Job, JobState};
 use crate::project::{Session, Status};
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
-use crate::wire::{Channel, NewHeader, Verified};
+use crate::wire::fixtures::message;
+use crate::wire::{Channel, Verified};
 
 /// The number of worlds that `cargo test` runs.
 const SEEDS: u64 = 10_000;
@@ -126,23 +127,6 @@ fn count(counter: &AtomicU64) {
 
 fn ending() -> Ending {
     Ending::new("KernelDied", "it ended")
-}
-
-fn message(
-    msg_type: &str,
-    msg_id: &str,
-    session: &str,
-    parent: Bytes,
-    content: &Value,
-) -> Verified {
-    let header = NewHeader {
-        msg_id,
-        session,
-        username: "u",
-        date: "2026-01-01T00:00:00Z",
-        msg_type,
-    };
-    Verified::new(&header, parent, content)
 }
 
 /// Returns the number of the request that a message answers.
