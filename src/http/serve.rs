@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn half_requests_keep_nobody_out() {
+    async fn half_requests_do_not_keep_others_out() {
         let address = server().await;
         let mut halves = Vec::new();
         for _ in 0..400 {
