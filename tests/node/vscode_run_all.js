@@ -113,7 +113,7 @@ class World {
     setTimeout(() => this.follower?.stdout.emit('data', `${line}\n`), 20);
   }
 
-  // Runs code when all that was sent before has ended: nobody hears of it until then.
+  // Runs code when all that was sent before has ended: no end is reported until then.
   execute(by, code, ms) {
     const run = {};
     run.begins = this.queue.then(() => {
