@@ -150,7 +150,7 @@ impl Actor {
 
     /// Returns the name of an agent whose program has this name: that of its marks in the environment if
     /// these are known, so that its commands and its other requests have one name. `None` if the name has
-    /// no letter or digit, or is reserved: a program is no person, whatever it calls itself.
+    /// no letter or digit, or is reserved: a program is no person, also if it calls itself one.
     pub fn name_of_client(program: &str) -> Option<String> {
         let program = program.to_lowercase();
         let mark = MARKS.iter().find(|(_, name)| program.starts_with(name));

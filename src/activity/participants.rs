@@ -1,5 +1,7 @@
 //! The front ends that are joined to a project's kernels.
 
+use jiff::Timestamp;
+
 use crate::kernel::process::Process;
 use crate::project::event::WaitingCell;
 use crate::project::joined::JoinedFrontEnd;
@@ -44,11 +46,55 @@ pub fn joined_to(project: &Project, key: &str) -> Vec<JoinedFrontEnd> {
 
 /// Removes the cells whose proxy has ended: these wait no more.
 pub fn retain_waiting(waiting: &mut Vec<WaitingCell>, joined: &[JoinedFrontEnd]) {
+    let now = Timestamp::now();
     waiting.retain(|cell| {
         let is_of = |front_end: &JoinedFrontEnd| {
             cell.request.by.as_deref() == Some(&*front_end.by())
-                && cell.request.since >= front_end.since
+                && front_end.was_there(cell.request.since, now)
         };
         joined.iter().any(is_of)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use super::*;
+    use crate::project::event::RunningExecution;
+
+    #[test]
+    fn a_cell_waits_while_its_front_end_is_joined() {
+        let now = Timestamp::now();
+        let at = |minutes| now + SignedDuration::from_mins(minutes);
+        let joined = |front_end: &str, minutes| -> JoinedFrontEnd {
+            let record = json!({
+                "pid": 1, "start_time": 1, "boot_id": "b", "front_end": front_end,
+                "since": at(minutes),
+            });
+            serde_json::from_value(record).unwrap()
+        };
+        let waits = |joined: &[JoinedFrontEnd]| {
+            let request = RunningExecution {
+                msg_id: "1".to_owned(),
+                by: Some("human (VS Code)".to_owned()),
+                cell: None,
+                code: None,
+                job: None,
+                since: at(-5),
+                prompt: None,
+            };
+            let notebook = "a.ipynb".to_owned();
+            let mut waiting = vec![WaitingCell { notebook, request }];
+            retain_waiting(&mut waiting, joined);
+            !waiting.is_empty()
+        };
+        assert!(waits(&[joined("JupyterLab", -1), joined("VS Code", -9)]));
+        assert!(!waits(&[]) && !waits(&[joined("JupyterLab", -9)]));
+        // The proxy that has the cell was killed, and a later one of the same front end runs.
+        assert!(!waits(&[joined("VS Code", -1)]));
+        // The clock was set back after the front end had joined.
+        assert!(waits(&[joined("VS Code", 60)]));
+    }
 }

@@ -143,7 +143,7 @@ impl KnownAgents {
                 let why = match usable {
                     true => "has no command",
                     false => {
-                        "is no name: letters, digits and hyphens in lower case make one, and nb uses some itself"
+                        "is not a valid name: use lower-case letters, digits and hyphens, and no name that nb uses itself"
                     }
                 };
                 let error = format!("{}: {name:?} {why}", file.display());

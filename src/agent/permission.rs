@@ -47,7 +47,7 @@ pub struct StandingPermission {
 impl StandingPermission {
     /// Returns what a permission for a tool call from now on permits: the same call of the same tool, on the same
     /// files; of an edit that shows its texts, also with other texts. `None` if the call names neither files nor an
-    /// input: another call could not be told from it.
+    /// input: another call could look the same.
     pub fn of(agent: &str, tool: &ToolChange) -> Option<Self> {
         let mut input = tool.input.clone().unwrap_or_default();
         let mut files: Vec<_> = tool.locations.iter().flatten().map(|it| &it.path).collect();

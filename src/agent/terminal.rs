@@ -72,7 +72,7 @@ impl Terminals {
     pub(super) async fn start(&self, new: &NewTerminal, folder: PathBuf) -> Result<String, String> {
         self.check_room()?;
         let started = Terminal::start(new, folder).await;
-        // Others may have been started meanwhile.
+        // Other terminals may have been opened while the command was being started.
         self.check_room()?;
         let terminal = started.map_err(|error| format!("cannot start {}: {error}", new.command))?;
         self.count.set(self.count.get() + 1);

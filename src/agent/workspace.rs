@@ -209,8 +209,8 @@ fn read_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Replaces a file whose path has no links, also if somebody has put one there since that was found. Its permissions
-/// stay.
+/// Replaces a file whose path has no links; it follows none, also if a program has put one there since the path was
+/// resolved. The file's permissions stay.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
     beneath::replace_users(path, text.as_bytes())
 }

@@ -209,7 +209,7 @@ pub struct ProjectKernel {
     pub project: PathBuf,
 }
 
-/// A kernel that runs while its project is gone.
+/// A kernel that runs although its project's `.nb` was removed or renamed.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftKernel {

@@ -65,7 +65,7 @@ impl Ending {
         }
     }
 
-    /// Returns how the kernel of an earlier generation of a session ended, as far as the session's record tells.
+    /// Returns how the kernel of an earlier generation of a session ended, as far as the session's record shows.
     pub(super) fn of_generation(key: &str, session: Option<&Session>, generation: u64) -> Self {
         let ended = session.and_then(|session| session.ended.as_ref());
         match ended.filter(|ended| ended.generation == generation) {

@@ -41,8 +41,7 @@ pub struct UnreachableKernel {
 }
 
 impl UnreachableKernel {
-    /// Returns the folder `.nb` of the kernel under its present name, if somebody has renamed it: the kernel's log there
-    /// is open.
+    /// Returns the folder `.nb` of the kernel under its present name, if it was renamed: the kernel's log there is open.
     pub fn renamed_dir(&self) -> Option<PathBuf> {
         let logs = self.process.open_files();
         let mut logs = logs.filter(|file| file.extension().is_some_and(|it| it == "log"));

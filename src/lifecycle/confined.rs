@@ -27,7 +27,7 @@ pub(super) fn remember(project: &Project, key: &str, session: &Session) {
     let is_container = confinement.container().is_some();
     let cells = steps::manifest(&document);
     if let Err(error) = project.remember_confined(key, is_container, &cells) {
-        tracing::warn!(%error, "that the kernel of {key} runs in a sandbox cannot be recorded");
+        tracing::warn!(%error, "the sandbox of the kernel of {key} cannot be recorded");
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn check(
         let why = if other.is_of(project, key) {
             format!("it ran in {place}, which .nb does not say any more")
         } else if is_gone() {
-            format!("its cells are those of {of}, which is gone and ran in {place}")
+            format!("its cells are those of {of}, which does not exist any more and ran in {place}")
         } else if before.is_none() {
             format!("its cells are those of {of}, which runs in {place}")
         } else {

@@ -45,7 +45,7 @@ pub struct IdleKernel {
     pub notebook: String,
     /// Its process.
     pub kernel_pid: Option<u32>,
-    /// Which of the session's kernels it is; unknown where its project is gone.
+    /// Which of the session's kernels it is; unknown if its project's `.nb` was removed or renamed.
     pub kernel_generation: Option<u64>,
     /// Since when it is idle, where that is known.
     pub idle_since: Option<Timestamp>,
@@ -216,8 +216,8 @@ async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) 
     }
 }
 
-/// Ends a kernel whose project was removed, by signals alone: the key for messages to it was removed
-/// with the project.
+/// Ends a kernel whose `.nb` was removed or renamed, by signals alone: the key for messages to it is not where it
+/// was.
 async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> IdleKernel {
     let memory_bytes = kernel.process.memory_bytes();
     let pid = kernel.process.pid;
@@ -225,7 +225,7 @@ async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> Idl
         end_group(&kernel.process).await;
     }
     let why = format!(
-        "its project is gone, whether it is busy is unknown; --force ends it, or: kill {pid}"
+        "its .nb was removed or renamed, so whether it is busy is unknown; --force ends it, or: kill {pid}"
     );
     let (done, why) = match options.force {
         true => (IdleResult::Ended, None),

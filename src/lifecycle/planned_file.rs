@@ -104,7 +104,7 @@ fn read_regular(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Makes a folder and those above it that are not there. Only the user may write them, whatever the umask allows:
+/// Makes a folder and those above it that are not there. Only the user may write them, also if the umask allows more:
 /// programs are run from them, and settings that name programs are read.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut made = std::fs::DirBuilder::new();

@@ -15,7 +15,7 @@ use super::arguments::{
 };
 use super::audit::CallRecord;
 use super::commands::{as_tools, problem_lines};
-use super::requests::{CallTarget, ToRun, policy, read, revision};
+use super::requests::{CallTarget, EditArguments, RequestedEdit, ToRun, policy, read, revision};
 use super::result::{ToolAnswer, result};
 use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
@@ -25,14 +25,13 @@ use crate::api::caller::Caller;
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellRequest, CellsRequest, DiffBase, DiffRequest, EditAnswer, EditPolicy, EditRequest,
-    ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest, NotebooksRequest,
-    OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
+    self, CellRequest, CellsRequest, DiffBase, DiffRequest, EditAnswer, EditRequest, ExecAnswer,
+    ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest, NotebooksRequest, OpenAnswer,
+    OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
     ShownOutputs, ShutdownRequest, VarsRequest, VersionsRequest, WaitRequest, WantedServer,
     version_lines,
 };
 use crate::editing::edit::if_rev;
-use crate::notebook::Operation;
 use crate::text::{self, Part};
 
 /// How many characters of outputs are returned unless another limit is given.
@@ -70,10 +69,10 @@ impl Session {
             ToolName::OpenNotebook => call.about(open_notebook).await,
             ToolName::GetNotebookState => call.about(get_notebook_state).await,
             ToolName::ReadCell => call.about(read_cell).await,
-            ToolName::CreateCell => call.about(create_cell).await,
-            ToolName::UpdateCell => call.about(update_cell).await,
-            ToolName::DeleteCell => call.about(delete_cell).await,
-            ToolName::ApplyEdits => call.about(apply_edits).await,
+            ToolName::CreateCell => call.about(edit::<CreateCell>).await,
+            ToolName::UpdateCell => call.about(edit::<UpdateCell>).await,
+            ToolName::DeleteCell => call.about(edit::<DeleteCell>).await,
+            ToolName::ApplyEdits => call.about(edit::<ApplyEdits>).await,
             ToolName::RunCell => call.about(run_cell).await,
             ToolName::GetRunStatus => call.about(get_run_status).await,
             ToolName::AnswerInput => call.about(answer_input).await,
@@ -292,63 +291,27 @@ async fn read_cell(request: Request<'_, ReadCell>) -> Result<ToolAnswer, Problem
     Ok(tool_answer)
 }
 
-async fn create_cell(request: Request<'_, CreateCell>) -> Result<ToolAnswer, Problem> {
-    let arguments = &request.arguments;
-    let operations = arguments.operations();
-    let run_timeout = arguments.run.then_some(arguments.timeout_s);
-    edit(&request, operations, policy(false), run_timeout).await
-}
-
-async fn update_cell(request: Request<'_, UpdateCell>) -> Result<ToolAnswer, Problem> {
-    let arguments = &request.arguments;
-    let operations = arguments.operations()?;
-    let run_timeout = arguments.run.then_some(arguments.timeout_s);
-    edit(&request, operations, policy(arguments.force), run_timeout).await
-}
-
-async fn delete_cell(request: Request<'_, DeleteCell>) -> Result<ToolAnswer, Problem> {
-    let arguments = &request.arguments;
-    edit(
-        &request,
-        arguments.operations()?,
-        policy(arguments.force),
-        None,
-    )
-    .await
-}
-
-async fn apply_edits(request: Request<'_, ApplyEdits>) -> Result<ToolAnswer, Problem> {
-    let arguments = &request.arguments;
-    edit(
-        &request,
-        arguments.operations()?,
-        policy(arguments.force),
-        None,
-    )
-    .await
-}
-
-/// Edits a notebook, and runs the written cells if `then` has how many seconds to wait for that.
-async fn edit<T>(
-    request: &Request<'_, T>,
-    operations: Vec<Operation>,
-    policy: EditPolicy,
-    run_timeout: Option<Option<f64>>,
-) -> Result<ToolAnswer, Problem> {
+/// Edits a notebook, and runs the written cells if that is requested.
+async fn edit<T: EditArguments>(request: Request<'_, T>) -> Result<ToolAnswer, Problem> {
     let caller = request.caller;
+    let RequestedEdit {
+        operations,
+        force,
+        run_timeout,
+    } = request.arguments.edit()?;
     if let Some(timeout_s) = run_timeout {
         // A call with a bad argument writes nothing.
         caller.wait(timeout_s)?;
     }
     let positions = request.session.positions();
-    if !policy.force {
+    if !force {
         let ids = api::cell_ids(caller).await?;
         positions.check(request.notebook, &operations, &ids)?;
     }
     let edit = EditRequest {
         is_list: operations.len() > 1,
         operations,
-        policy,
+        policy: policy(force),
     };
     let names_revision = edit.operations.iter().any(|it| if_rev(it).is_some());
     let answer = api::edit(caller, edit).await;

@@ -12,7 +12,7 @@ use super::arguments::{
     AnswerInput, ApplyEdits, CreateCell, DeleteCell, History, HistoryAction, Kernel, KernelAction,
     OpenNotebook, RunCell, UpdateCell,
 };
-use super::requests::{CallTarget, ToRun, policy, read};
+use super::requests::{EditArguments, RequestedEdit, ToRun, policy, read};
 use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
@@ -41,7 +41,7 @@ pub(super) struct CallPreview {
     kind: &'static str,
     /// All of it in one line.
     title: String,
-    /// What it writes and runs. Characters that nobody would see are visible.
+    /// What it writes and runs. All characters are visible.
     parts: Vec<PreviewPart>,
 }
 
@@ -114,31 +114,10 @@ impl Session {
             | ToolName::GetRunStatus
             | ToolName::Variables => Ok(CallPreview::reads()),
             ToolName::OpenNotebook => Ok(open_notebook(&read(arguments)?)),
-            ToolName::CreateCell => {
-                let call = self.target::<CreateCell>(arguments, context)?;
-                let CallTarget {
-                    arguments, caller, ..
-                } = call;
-                edit(&caller, arguments.operations(), false, arguments.run).await
-            }
-            ToolName::UpdateCell => {
-                let call = self.target::<UpdateCell>(arguments, context)?;
-                let CallTarget {
-                    arguments, caller, ..
-                } = call;
-                let operations = arguments.operations()?;
-                edit(&caller, operations, arguments.force, arguments.run).await
-            }
-            ToolName::DeleteCell => {
-                let call = self.target::<DeleteCell>(arguments, context)?;
-                let operations = call.arguments.operations()?;
-                edit(&call.caller, operations, call.arguments.force, false).await
-            }
-            ToolName::ApplyEdits => {
-                let call = self.target::<ApplyEdits>(arguments, context)?;
-                let operations = call.arguments.operations()?;
-                edit(&call.caller, operations, call.arguments.force, false).await
-            }
+            ToolName::CreateCell => self.preview_edit::<CreateCell>(arguments, context).await,
+            ToolName::UpdateCell => self.preview_edit::<UpdateCell>(arguments, context).await,
+            ToolName::DeleteCell => self.preview_edit::<DeleteCell>(arguments, context).await,
+            ToolName::ApplyEdits => self.preview_edit::<ApplyEdits>(arguments, context).await,
             ToolName::RunCell => {
                 let call = self.target::<RunCell>(arguments, context)?;
                 run_cell(&call.caller, call.arguments.to_run()?).await
@@ -155,6 +134,15 @@ impl Session {
                 history(&call.caller, &call.arguments).await
             }
         }
+    }
+
+    async fn preview_edit<T: EditArguments>(
+        &self,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallPreview, Problem> {
+        let call = self.target::<T>(arguments, context)?;
+        edit(&call.caller, call.arguments.edit()?).await
     }
 }
 
@@ -176,13 +164,14 @@ fn open_notebook(arguments: &OpenNotebook) -> CallPreview {
     CallPreview::new("execute", title, parts.collect())
 }
 
-/// Returns what an edit would do. `runs` says whether the written cells are run after it.
-async fn edit(
-    caller: &Caller,
-    operations: Vec<Operation>,
-    force: bool,
-    runs: bool,
-) -> Result<CallPreview, Problem> {
+/// Returns what an edit, and the run of the written cells after it, would do.
+async fn edit(caller: &Caller, edit: RequestedEdit) -> Result<CallPreview, Problem> {
+    let RequestedEdit {
+        operations,
+        force,
+        run_timeout,
+    } = edit;
+    let runs = run_timeout.is_some();
     let removes = |it: &Operation| matches!(it, Operation::Remove { .. });
     let kind = match runs {
         true => "execute",

@@ -65,11 +65,25 @@ fn usage<T>(text: &str) -> Result<T, Problem> {
     Err(Problem::new(ProblemKind::Usage, text))
 }
 
-impl CreateCell {
+/// An edit that a call asks for.
+pub(super) struct RequestedEdit {
+    pub(super) operations: Vec<Operation>,
+    /// Whether what others changed is written over.
+    pub(super) force: bool,
+    /// The seconds to wait for the written cells, if these are run; `None` within is the usual time.
+    pub(super) run_timeout: Option<Option<f64>>,
+}
+
+/// The arguments of a call that edits a notebook.
+pub(super) trait EditArguments: OfNotebook + DeserializeOwned {
     /// Returns the edit.
-    pub(super) fn operations(&self) -> Vec<Operation> {
+    fn edit(&self) -> Result<RequestedEdit, Problem>;
+}
+
+impl EditArguments for CreateCell {
+    fn edit(&self) -> Result<RequestedEdit, Problem> {
         let selector = |cell: &Option<CellName>| cell.as_ref().map(CellName::selector);
-        vec![Operation::Insert {
+        let operations = vec![Operation::Insert {
             after: selector(&self.after),
             before: selector(&self.before),
             // At other servers -1 is the end.
@@ -78,13 +92,17 @@ impl CreateCell {
             cell_type: self.cell_type,
             source: self.source.clone(),
             metadata: None,
-        }]
+        }];
+        Ok(RequestedEdit {
+            operations,
+            force: false,
+            run_timeout: self.run.then_some(self.timeout_s),
+        })
     }
 }
 
-impl UpdateCell {
-    /// Returns the edit.
-    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
+impl EditArguments for UpdateCell {
+    fn edit(&self) -> Result<RequestedEdit, Problem> {
         let cell = self.cell.selector();
         let mut if_rev = revision(self.expected_revision.as_deref())?;
         let mut operations = Vec::new();
@@ -115,28 +133,40 @@ impl UpdateCell {
             true => {
                 usage("there is nothing to change: give source, old_string and new_string, or type")
             }
-            false => Ok(operations),
+            false => Ok(RequestedEdit {
+                operations,
+                force: self.force,
+                run_timeout: self.run.then_some(self.timeout_s),
+            }),
         }
     }
 }
 
-impl DeleteCell {
-    /// Returns the edit.
-    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
-        Ok(vec![Operation::Remove {
+impl EditArguments for DeleteCell {
+    fn edit(&self) -> Result<RequestedEdit, Problem> {
+        let operations = vec![Operation::Remove {
             cells: self.cell.selectors(),
             if_rev: revision(self.expected_revision.as_deref())?,
-        }])
+        }];
+        Ok(RequestedEdit {
+            operations,
+            force: self.force,
+            run_timeout: None,
+        })
     }
 }
 
-impl ApplyEdits {
-    /// Returns the edits.
-    pub(super) fn operations(&self) -> Result<Vec<Operation>, Problem> {
+impl EditArguments for ApplyEdits {
+    fn edit(&self) -> Result<RequestedEdit, Problem> {
         let list = serde_json::to_string(&self.operations);
         let list = list.map_err(|error| Problem::failed("read the operations", &error))?;
-        Operation::read_list(&list)
-            .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))
+        let operations = Operation::read_list(&list)
+            .map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
+        Ok(RequestedEdit {
+            operations,
+            force: self.force,
+            run_timeout: None,
+        })
     }
 }
 

@@ -172,18 +172,18 @@ fn blocks(parts: &[Part]) -> Vec<String> {
     texts
 }
 
-/// Returns the lines about what happened meanwhile that the answer does not have.
+/// Returns the lines about what others have done that the answer does not have.
 fn meanwhile_lines(meanwhile: &Meanwhile, parts: &[Part]) -> Vec<String> {
     let death = meanwhile.notebook.as_ref();
     let death = death.and_then(|notebook| notebook.kernel_ended.as_ref());
-    let is_told = |text: &str| {
+    let is_shown = |text: &str| {
         let mut lines = parts.iter().filter_map(|part| match part {
             Part::Own(line) | Part::Row(line) => Some(line),
             Part::Others(_) => None,
         });
         lines.any(|line| line.contains(text))
     };
-    let death = death.filter(|death| !is_told(&death.text));
+    let death = death.filter(|death| !is_shown(&death.text));
     let death = death.map(|death| as_tools(&format!("{} next: {}", death.text, death.next)));
     let lines = text::meanwhile::lines(meanwhile, as_tools);
     death.into_iter().chain(lines).collect()

@@ -1,6 +1,7 @@
 //! A simulated queue before one kernel: jobs of two agents, by the rules of their recorders, and two front ends, by the
-//! rules of their bridges, while the kernel is restarted, shut down, killed and opened in random order. Nobody knows at
-//! once what happens to the kernel. No request may run on a kernel for which it was not made, and each must be answered.
+//! rules of their bridges, while the kernel is restarted, shut down, killed and opened in random order. They learn
+//! with a delay what happens to the kernel. No request may run on a kernel for which it was not made, and each must be
+//! answered.
 //!
 //! `NB_QUEUE_SEED=N` runs one seed and prints its steps.
 
@@ -11,18 +12,19 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::execution::queue::{self, NextStep};
 use crate::project::jobs::{Job, JobState};
 use crate::project::{Session, Status};
 use crate::route::{Action, Bridge, ClientId, Ending, FrontEnd, Interrupt, Kernel, Now, Settings};
-use crate::wire::{Channel, NewHeader, Verified};
+use crate::wire::fixtures::message;
+use crate::wire::{Channel, Verified};
 
 /// The number of worlds that `cargo test` runs.
 const SEEDS: u64 = 10_000;
 
-/// The steps of one world, before everything is let end.
+/// The steps of one world, before all running work ends.
 const STEPS: u64 = 14;
 
 /// A small generator of random numbers.
@@ -99,7 +101,7 @@ struct Reached {
     cells_ran: AtomicU64,
     /// A job ended before its turn, since its kernel had ended.
     jobs_ended_in_queue: AtomicU64,
-    /// A job that was connected found its kernel gone.
+    /// A job was connected to a kernel that had ended.
     jobs_lost_their_kernel: AtomicU64,
     /// A request that was made while the kernel was restarted ran on the next one.
     ran_after_a_restart: AtomicU64,
@@ -125,23 +127,6 @@ fn count(counter: &AtomicU64) {
 
 fn ending() -> Ending {
     Ending::new("KernelDied", "it ended")
-}
-
-fn message(
-    msg_type: &str,
-    msg_id: &str,
-    session: &str,
-    parent: Bytes,
-    content: &Value,
-) -> Verified {
-    let header = NewHeader {
-        msg_id,
-        session,
-        username: "u",
-        date: "2026-01-01T00:00:00Z",
-        msg_type,
-    };
-    Verified::new(&header, parent, content)
 }
 
 /// Returns the number of the request that a message answers.
@@ -483,7 +468,7 @@ impl<'a> World<'a> {
             Status::Stopped => Kernel::Ended(ending()),
             _ => Kernel::Died(ending()),
         };
-        // A bridge that has ordered a new kernel is not told again that the old one has died.
+        // A bridge that has ordered a new kernel learns only once that the old one has died.
         let awaits = *self.front_ends[number].bridge.kernel() == Kernel::Awaited;
         if awaits && matches!(kernel, Kernel::Died(_)) {
             return self.open();

@@ -381,6 +381,14 @@ mod tests {
     }
 
     #[test]
+    fn a_record_whose_age_is_too_great_or_not_known_is_stale() {
+        let is_stale = |left, now| record_at(left).is_stale(time(now), alive);
+        assert!(!is_stale(0, 0) && !is_stale(0, 60) && is_stale(0, 61));
+        // The clock was set back.
+        assert!(is_stale(1, 0));
+    }
+
+    #[test]
     fn a_launch_may_come_before_the_end_of_the_proxy_that_it_replaces() {
         let serving = Record {
             left: None,

@@ -320,7 +320,7 @@ fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
             )
         }
         "no_kernel" => {
-            "it was not run; next: nb status tells the kernel's state, nb open starts one"
+            "it was not run; next: nb status shows whether a kernel runs, nb open starts one if none does"
                 .to_owned()
         }
         "aborted" => {

@@ -128,7 +128,7 @@ class Tabs {
     const { isRunByPerson, endedAt, isIdle } = this.host.kernel(notebook);
     const requests = this.requestsOf(notebook);
     const left = Math.max(endedAt, requests.ended) + QUIET - now;
-    // The end of what runs leads to a look.
+    // When that request ends, the file is checked again.
     return isRunByPerson ? DOUBT : Math.max(0, left, requests.openFor(now, isIdle));
   }
 
@@ -367,7 +367,7 @@ function isEdited(notebook) {
 
 /**
  * Edits that store the numbers of the cells' runs in the metadata, from which VS Code writes the file: its own edit at
- * the end of a cell fails where somebody types. Older editors store no number there.
+ * the end of a cell fails while a person types. Older editors store no number there.
  * @param {vscode.NotebookDocument} notebook
  */
 function counts(notebook) {

@@ -12,7 +12,7 @@ const MESSAGE = 1000;
 const SHAPELESS = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]+/gu;
 
 /**
- * A text from elsewhere as one short line that VS Code shows as it is: it would draw `$(name)` as an icon, and
+ * A text of another program as one short line that VS Code shows as it is: it would draw `$(name)` as an icon, and
  * `[text](command:name)` in a message as a link that runs the command.
  * @param {string} text
  * @param {number} [longest]

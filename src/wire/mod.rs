@@ -15,6 +15,8 @@
 
 mod channel;
 mod connection;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod header;
 mod key;
 mod message;

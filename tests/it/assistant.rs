@@ -566,7 +566,7 @@ fn in_one_answer(calls: &[(&str, Value)]) -> Scripted {
     Scripted::anthropic(&parts.collect::<Vec<_>>())
 }
 
-/// Whatever an argument is called, and also where the code is in the notebook already.
+/// By each name of an argument, and also where the code is in the notebook already.
 #[test]
 fn each_call_that_writes_undoes_or_runs_is_asked_for_with_its_code() {
     let world = world();

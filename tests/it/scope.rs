@@ -1,4 +1,4 @@
-//! The processes and folders of one run of the tests: they end with the run, whatever ends it.
+//! The processes and folders of one run of the tests: they end with the run, also if it is killed.
 //!
 //! A test removes what it made when it ends. A run that is killed has no such end. So each run starts
 //! `tests/python/end_with_run.py`, which waits for the end of the run and then kills each process whose

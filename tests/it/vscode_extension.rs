@@ -74,6 +74,16 @@ fn nothing_is_taken_into_a_tab_while_the_cursor_is_in_a_cell() {
 }
 
 #[test]
+fn nothing_is_taken_into_a_tab_shortly_after_a_persons_cell() {
+    simulated("quiet");
+}
+
+#[test]
+fn what_is_put_back_into_a_tab_is_not_replaced_again() {
+    simulated("puts_back");
+}
+
+#[test]
 fn a_cell_that_may_wait_counts_as_one_that_waits() {
     simulated("doubt");
 }

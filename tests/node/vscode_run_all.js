@@ -113,7 +113,7 @@ class World {
     setTimeout(() => this.follower?.stdout.emit('data', `${line}\n`), 20);
   }
 
-  // Runs code when all that was sent before has ended: nobody hears of it until then.
+  // Runs code when all that was sent before has ended: no end is reported until then.
   execute(by, code, ms) {
     const run = {};
     run.begins = this.queue.then(() => {
@@ -310,6 +310,67 @@ const parts = {
     world.hasEvents = true;
     await pass(130_000);
     assert.equal(text(3), 'four = 5');
+    world.end();
+  },
+
+  // Nothing is taken in shortly after a person's cell has ended, here or at another front end, nor while it runs there.
+  async quiet() {
+    const world = new World();
+    const text = at => world.notebook.getCells()[at].text;
+    await pass(1000);
+    await done(world.runAll(40));
+    world.edits('four', 'four = 4');
+    await pass(1800);
+    assert.equal(text(3), 'four');
+    await pass(1000);
+    assert.equal(text(3), 'four = 4');
+
+    await pass(10_000);
+    const other = world.execute('human (JupyterLab)', 'x = 1', 8000);
+    await done(other.begins);
+    await pass(100);
+    world.edits('four', 'four = 5');
+    await done(other.ends);
+    await pass(1800);
+    assert.equal(text(3), 'four = 4');
+    await pass(70_000);
+    assert.equal(text(3), 'four = 5');
+    world.end();
+  },
+
+  // Cells that were put back and saved are kept by the next reload. Outputs that the file has by then are not put back.
+  async puts_back() {
+    const world = new World();
+    const { notebook } = world;
+    const edited = async source => {
+      world.edits('four', source);
+      await pass(10_000);
+      assert.equal(notebook.getCells()[3].text, source);
+    };
+    await pass(1000);
+    await done(world.runAll(40));
+    await edited('four = 4');
+    assert.deepEqual(recorded.replaced, SIX.filter(id => id !== 'four'));
+    await done(notebook.save());
+    const kept = notebook.getCells().slice(0, 3);
+    await done(notebook.run([notebook.getCells()[5]], code => world.execute(PERSON, code, 40)));
+    await edited('four = 5');
+    assert(kept.every((cell, at) => cell === notebook.getCells()[at]), 'the cells are replaced');
+    assert.deepEqual(recorded.replaced.slice(5), ['six']);
+
+    // Another program writes the same outputs at the moment of the reload.
+    await done(notebook.run([notebook.getCells()[5]], code => world.execute(PERSON, code, 40)));
+    const { count } = world.ran.at(-1);
+    const reverts = editor.commands.get('workbench.action.files.revert');
+    editor.commands.set('workbench.action.files.revert', () => {
+      const outputs = [{ output_type: 'stream', name: 'stdout', text: `six #${count}\n` }];
+      world.write('six', { execution_count: count, outputs });
+      reverts();
+    });
+    await edited('four = 6');
+    editor.commands.set('workbench.action.files.revert', reverts);
+    assert.equal(recorded.replaced.length, 6);
+    assert.equal(notebook.printed(5).includes(`six #${count}`), true);
     world.end();
   },
 

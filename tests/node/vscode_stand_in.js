@@ -113,7 +113,7 @@ class Notebook {
     this.cells = [];
     // The person's requests: 'waits' or 'runs', by cell.
     this.requests = new Map();
-    // Whether VS Code's own edit of a cell's metadata fails at the end of its run, as it does where somebody types.
+    // Whether VS Code's own edit of a cell's metadata fails at the end of its run, as it does while a person types.
     this.losesCounts = false;
     this.load();
   }

@@ -84,7 +84,10 @@ def ended(window, request, end, word):
 def seen(window, request, job):
     """Each command of the agent shows who waits, until the cell is sent."""
     cell = json.loads(nb("cells", NOTEBOOK, "--json", *AGENT))["cells"][0]
-    text = f"human (VS Code), cell 0 · {cell['id'][:4]}"
+    # As many letters of the id as it takes: one that begins with four digits is not cut there.
+    text = waits("status", NOTEBOOK)["sessions"][0]["waits"][0]["text"]
+    short = text.removeprefix("human (VS Code), cell 0 · ")
+    assert cell["id"].startswith(short) and len(short) < len(text), text
     for found in (
         waits("status", NOTEBOOK)["sessions"][0]["waits"],
         waits("jobs")["waits"],

@@ -502,16 +502,16 @@ pub(super) mod tests {
                 "since 14:02 · codex inserted n",
             ]
         );
-        let mut somebody = changed("saved", None, "edited:x");
+        let mut unknown = changed("saved", None, "edited:x");
         assert_eq!(
-            entry_texts(&[somebody.clone()], &[], 1),
+            entry_texts(&[unknown.clone()], &[], 1),
             ["since 14:02 · somebody edited x"]
         );
-        if let EventKind::Saved(change) = &mut somebody.kind {
+        if let EventKind::Saved(change) = &mut unknown.kind {
             change.joined = vec!["JupyterLab".to_owned()];
         }
         assert_eq!(
-            entry_texts(&[somebody], &[], 1),
+            entry_texts(&[unknown], &[], 1),
             ["since 14:02 · somebody (JupyterLab was joined) edited x"]
         );
     }

@@ -46,7 +46,7 @@ pub struct JobAnswer {
     /// The job of that cell, if a job runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind_job: Option<BlockingJob>,
-    /// The cells of people that wait for the kernel meanwhile, oldest first.
+    /// The cells of people that wait for the kernel, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitingRequest>,
     /// What the caller should know besides.

@@ -19,7 +19,7 @@ use crate::notebook::size;
 /// of date is mended. Of this project and what belongs to none; with --all of all your projects.
 ///
 /// A kernel that is ready is never ended, since it may hold somebody's variables: `nb shutdown --idle
-/// AGE --all` ends those that nobody has used for so long. Where a project's folder is still there and
+/// AGE --all` ends those that were not used for so long. Where a project's folder is still there and
 /// only its .nb is not, the kernels go on and are named.
 #[derive(Args, Debug)]
 pub(crate) struct Gc {

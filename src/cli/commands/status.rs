@@ -96,14 +96,14 @@ fn show_all(answer: &AllKernelsAnswer) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Describes a kernel whose project was deleted.
+/// Describes a kernel whose `.nb` was removed or renamed.
 fn left_lines(left: &LeftKernel) -> [String; 3] {
     let pid = left.kernel_pid;
     let memory = left.memory_bytes.map(|bytes| format!(" · {}", size(bytes)));
     let memory = memory.unwrap_or_default();
     [
         left.path.display().to_string(),
-        format!("  its project is gone, its kernel runs · pid {pid}{memory}"),
+        format!("  its .nb was removed or renamed, its kernel runs · pid {pid}{memory}"),
         format!("  to end it: kill {pid}"),
     ]
 }

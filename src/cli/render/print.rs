@@ -1,7 +1,7 @@
 //! Writes to stdout and stderr. A closed pipe ends the program without an error.
 //!
-//! A line of `nb` is one line, whatever is named in it. On stderr, and on stdout where outputs and sources stand beside
-//! it, it begins with the mark that the texts of others cannot have (see `notebook::visible`).
+//! A line of `nb` is one line: a line break in a name is drawn. On stderr, and on stdout where outputs and sources stand
+//! beside it, it begins with the mark that the texts of others cannot have (see `notebook::visible`).
 
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -499,7 +499,7 @@ fn a_joined_front_end_is_the_actor_of_a_save_only_with_evidence() {
         let by = event.by.clone();
         (by, event.into_change().unwrap().joined)
     };
-    let somebody = |joined: &[&str]| (None, joined.iter().map(|it| (*it).to_owned()).collect());
+    let unknown = |joined: &[&str]| (None, joined.iter().map(|it| (*it).to_owned()).collect());
     let human = |via: &str| (Some(format!("human ({via})")), Vec::new());
     let ran =
         |by: &str, source: &str| {
@@ -508,10 +508,10 @@ fn a_joined_front_end_is_the_actor_of_a_save_only_with_evidence() {
         )]);
         };
     join("1.json", "JupyterLab", "b.ipynb");
-    assert_eq!(save("2"), somebody(&[]));
+    assert_eq!(save("2"), unknown(&[]));
     join("2.json", "VS Code", "a.ipynb");
     // Any program may have written that: git, sed, a script.
-    assert_eq!(save("3"), somebody(&["VS Code"]));
+    assert_eq!(save("3"), unknown(&["VS Code"]));
     // The front end has just run this text.
     ran("human (VS Code)", "4");
     assert_eq!(save("4"), human("VS Code"));
@@ -520,9 +520,9 @@ fn a_joined_front_end_is_the_actor_of_a_save_only_with_evidence() {
     desk.edit("claude", r#"[{"op":"edit","cell":0,"source":"6"}]"#)
         .unwrap();
     ran("claude", "5");
-    assert_eq!(save("5"), somebody(&["VS Code"]));
+    assert_eq!(save("5"), unknown(&["VS Code"]));
     join("3.json", "JupyterLab", "a.ipynb");
-    assert_eq!(save("7"), somebody(&["JupyterLab", "VS Code"]));
+    assert_eq!(save("7"), unknown(&["JupyterLab", "VS Code"]));
     ran("human (VS Code)", "8");
     assert_eq!(save("8"), human("VS Code"));
     // A person saved in JupyterLab, which has copied the file with its time.

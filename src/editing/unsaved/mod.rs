@@ -533,6 +533,9 @@ mod tests {
         let (conflicts, note) = desk.is_conflict("x = 3");
         assert_eq!(conflicts, []);
         assert!(note.unwrap().contains("unsaved changes in cell bbbb:"));
+        // A machine whose clock is ahead had written the file that the editor has read.
+        desk.unsaved(&NOTEBOOK.replace("y = 1", "y = 'typed'"), -3_600_000.0);
+        assert_eq!(desk.is_conflict("x = 3").0, []);
         // A person changed the cell back to the earlier text, in an editor that had read the edit:
         // that is typed.
         desk.unsaved(NOTEBOOK, 0.0);

@@ -2,7 +2,7 @@
 //!
 //! The command runs below a supervisor of its own, which is another process of this program. On Linux the supervisor
 //! gets the orphans among the command's descendants as its children, so none of them is lost by a second fork or a new
-//! session. It ends them all when it is told to, or when its starter has ended. Other systems have no such adoption:
+//! session. It ends them all when its starter closes the socket, or has ended. Other systems have no such adoption:
 //! there the command's process group is ended.
 //!
 //! Kernels and tasks that `nb` itself starts in the command are left alone: they outlive the command that asked for
@@ -39,7 +39,7 @@ pub(super) const WORD: &str = "nb:command";
 /// How long the supervisor tries to end processes, such as those that start others again and again.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause between two looks for processes that are left.
+/// The pause between two searches for processes that are left.
 const END_POLL: Duration = Duration::from_millis(1);
 
 /// A command.

@@ -313,7 +313,7 @@ mod imp {
         std::iter::empty()
     }
 
-    /// Returns nothing: the system does not tell it without a program of its own.
+    /// Returns `None`: it is not read on this system.
     pub(in super::super) fn working_folder(_: u32) -> Option<PathBuf> {
         None
     }

@@ -623,14 +623,18 @@ mod tests {
         let taken = undo_of(&before, &after).undo(&now, false).unwrap();
         let counts = taken.document.cells().iter().map(Cell::execution_count);
         assert_eq!(counts.collect::<Vec<_>>(), [Some(1), Some(7)]);
-        // A machine whose clock was ahead had run it before.
+        // A machine whose clock was ahead had run it. Then it was no code for a while, and ran again.
         let mut dated = before.clone();
         let ahead = CellExecution {
             times: Json::parse(r#"{"iopub.status.busy":"2126-01-01T10:00:00Z"}"#).ok(),
             ..ran(2)
         };
         dated.set_execution(1, &ahead).unwrap();
+        let mut after = dated.clone();
+        after.set_type(1, CellType::Markdown).unwrap();
         let mut now = after.clone();
+        now.set_type(1, CellType::Code).unwrap();
+        now.set_source(1, "3").unwrap();
         let today = CellExecution {
             times: Json::parse(r#"{"iopub.status.busy":"2026-01-01T10:00:00Z"}"#).ok(),
             ..ran(7)
@@ -638,6 +642,7 @@ mod tests {
         now.set_execution(1, &today).unwrap();
         let taken = undo_of(&dated, &after).undo(&now, false).unwrap();
         assert_eq!(taken.document.cells()[1].execution_count(), Some(7));
+        assert_eq!(taken.conflicts.len(), 1, "{:?}", taken.conflicts);
         // The same for a cell that was removed.
         let mut after = before.clone();
         after.remove(0).unwrap();

@@ -449,7 +449,7 @@ mod tests {
     use crate::socket::{
         DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, SocketLimits,
     };
-    use crate::wire::NewHeader;
+    use crate::wire::fixtures::message;
 
     /// A client's own socket: reports when it is connected, and the messages that it gets.
     struct Client(UnboundedSender<Option<Message>>);
@@ -469,15 +469,8 @@ mod tests {
     }
 
     fn info_request(msg_id: &str) -> Verified {
-        let header = NewHeader {
-            msg_id,
-            session: "s",
-            username: "u",
-            date: "2026-01-01T00:00:00Z",
-            msg_type: "kernel_info_request",
-        };
         let content = serde_json::json!({});
-        Verified::new(&header, Bytes::from_static(b"{}"), &content)
+        message("kernel_info_request", msg_id, "s", "{}".into(), &content)
     }
 
     /// Returns a proxy whose sockets are in this folder, and their addresses.

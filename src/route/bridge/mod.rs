@@ -173,7 +173,7 @@ impl Bridge {
     /// Takes a change of the kernel's state.
     ///
     /// `ending` says how the previous generation ended, if there was one; clients whose requests were under
-    /// way get it as an error, and so do those whose code was meant for the variables that are gone. `unsent` are the
+    /// way get it as an error, and so do those whose code was meant for the lost variables. `unsent` are the
     /// messages that were not wholly written to that generation, in order: those that are no code wait for the next one.
     pub fn set_kernel(
         &mut self,

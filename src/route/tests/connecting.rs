@@ -189,16 +189,10 @@ fn a_kernel_info_request_is_answered_without_a_notebook() {
 #[test]
 fn a_cell_names_its_notebook() {
     let mut fixture = unresolved();
-    let header = NewHeader {
-        msg_id: "1",
-        session: "c",
-        username: "u",
-        date: "2026-01-01T00:00:00Z",
-        msg_type: "execute_request",
-    };
     let content = json!({ "code": "1+1", "store_history": true });
     let metadata = json!({ "cellId": "vscode-notebook-cell:/p/my%20b.ipynb#W0sZmlsZQ%3D%3D" });
-    let cell = Verified::new(&header, "{}".into(), &content).with_metadata(&metadata);
+    let cell = message("execute_request", "1", "c", "{}".into(), &content);
+    let cell = cell.with_metadata(&metadata);
     let client = ClientId::new("c".into());
     fixture
         .bridge

@@ -19,26 +19,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::wire::fixtures::message;
 use crate::wire::{Channel, NewHeader, Verified};
 
 const MS: Duration = Duration::from_millis(1);
-
-fn message(
-    msg_type: &str,
-    msg_id: &str,
-    session: &str,
-    parent: Bytes,
-    content: &Value,
-) -> Verified {
-    let header = NewHeader {
-        msg_id,
-        session,
-        username: "u",
-        date: "2026-01-01T00:00:00Z",
-        msg_type,
-    };
-    Verified::new(&header, parent, content)
-}
 
 fn ending() -> Ending {
     Ending {

@@ -256,7 +256,7 @@ fn a_peer_that_proves_nothing_gives_way_to_a_new_one() {
         let _third = raw(at, &subscriber).await;
         is_closed(idle).await;
         while !matches!(events.next().await, Event::Message(..)) {}
-        // Nobody gives way now.
+        // No peer gives way now.
         is_closed(raw(at, &subscriber).await).await;
         assert_eq!(publisher.send(&message(&[b"on"])), 3);
         drop(first);

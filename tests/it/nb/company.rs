@@ -267,7 +267,7 @@ fn kernels_of_all_projects_are_listed_and_ended_when_nobody_uses_them() {
 
     let ended = all(&["shutdown", "--idle", "0s", "--all"]).ended(0);
     assert_eq!(ended.stdout.matches(": ended (").count(), 3, "{ended:#?}");
-    ended.with("its project is gone");
+    ended.with("its .nb was removed or renamed");
     let ended = all(&["shutdown", "--all", "--force"]).ended(0);
     assert_eq!(ended.stdout.matches(": ended (").count(), 1, "{ended:#?}");
     for pid in [pid(&c), pid(&d)] {

@@ -244,6 +244,12 @@ fn a_kernel_goes_on_where_its_private_folder_was_renamed_or_deleted() {
     std::fs::rename(&dir, &renamed).expect("rename it");
     is_left(&["gc"]).with(&format!("mv {} {}", renamed.display(), dir.display()));
     is_left(&["gc", "--all"]);
+    for words in [
+        &["status", "--all"][..],
+        &["shutdown", "--idle", "0s", "--all"],
+    ] {
+        is_left(words).with("its .nb was removed or renamed");
+    }
     std::fs::rename(&renamed, &dir).expect("rename it back");
     nb_in(&project, &["run", "v"]).ended(0).with("7");
 

@@ -1,7 +1,7 @@
 // Texts of others in which a reader would not see everything. The rule is that of the program, `src/notebook/visible.rs`,
 // and a test compares both.
 
-/** Scripts in which joiners change how letters are drawn: Arabic and its neighbours, and those of India. */
+/** Scripts in which joiners change how letters are drawn: Arabic and related ones, and those of India. */
 const SCRIPTS =
   "\u0620-\u077f\u07c0-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18aa\u1a20-\u1cff" +
   "\ua800-\ua82f\ua840-\ua87f\ua8e0-\ua8ff\ua980-\ua9ff\ufb50-\ufdff\ufe70-\ufefc" +

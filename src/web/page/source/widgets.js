@@ -38,7 +38,7 @@ const VIEWS = new Map([
   [`${OUTPUT} OutputModel`, `${OUTPUT} OutputView`],
 ]);
 
-/** The classes that are loaded: all others that the packages have are none of a notebook's business. */
+/** The classes that are loaded. A notebook gets no other class of the packages. */
 const CLASSES = new Set([...VIEWS.keys(), ...VIEWS.values()]);
 
 /** The views that show the text of their model as HTML. */
