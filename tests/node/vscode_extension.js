@@ -240,13 +240,13 @@ const parts = {
   // The parts that know neither VS Code nor a process.
   async pure() {
     const from = name => require(path.join(SOURCES, name));
-    const { logLine, nameOf, plain, what, who } = from('words.js');
+    const { logLine, nameOf, plain, waits, what, who } = from('words.js');
     assert.equal(plain('a\u202e\u0000$(zap)\n b', 40), 'a (zap)  b');
     // No name is drawn as an icon or a link, and none has hidden characters: marks of direction, tags, fillers.
     const odd = ['$(bug)', '$$(bug)', '$\u0007$(bug)', '$\u200b(bug)', '[a](command:b)', '[a]\u2060(command:b)',
       'x\u200fy', 'x\u061cy', 'x\u{e0041}y', 'x\u3164y', 'x\ud800y'];
     const shown = odd.flatMap(text => [
-      who(text), what({ code: text }), what({ cell: text }), nameOf(`/w/${text}.ipynb`),
+      who(text), what({ code: text }), what({ cell: text }), waits([{ by: text, code: text }]), nameOf(`/w/${text}.ipynb`),
       ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: 'c' }] })),
       ...Object.values(logLine({ event: 'kernel', by: text, kernel: text })),
     ]);
@@ -365,8 +365,15 @@ const parts = {
     assert.deepEqual(decide(base, typed, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'nothing' });
     assert.deepEqual(decide(base, typed, file(cell('1', 'theirs'), cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
     assert.deepEqual(decide(base, typed, file(cell('1', 'a'), cell('2', 'theirs'))), { do: 'conflict', texts: [0], keep: [] });
+    const waiting = () => persons.behind({ session: 'a.ipynb' });
+    assert.equal(waits(waiting()), ' · human (VS Code) waits with cell c1');
+    happens({ event: 'queued', msg_id: '0', code: '$(zap)' }, 0);
+    assert.equal(waits(waiting()), ' · 2 cells wait');
+    happens({ event: 'done', msg_id: '0', status: 'withdrawn' }, 0);
+    assert.deepEqual(waiting().map(it => it.cell), ['c1']);
     assert.deepEqual(decide(base, typed, file(cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
     // A tab that was restored with unsaved changes.
+    assert.equal(waits(waiting()), '');
     assert.deepEqual(decide(undefined, typed, file(...before)), { do: 'nothing' });
     assert.deepEqual(decide(undefined, before, file(...before)), { do: 'nothing' });
     assert.deepEqual(decide(undefined, before, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'take', keep: [] });
