@@ -5,9 +5,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::held;
 use super::outputs::JobOutputs;
 use crate::execution::follow::{wait_until_ended, wait_until_handled};
-use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
+use crate::execution::into_notebook::{self, Beside, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::{Event, requests};
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
@@ -56,6 +57,8 @@ pub enum SalvageError {
         id: String,
         /// The reason.
         why: String,
+        /// Whether the outputs are held back, and written later.
+        is_held: bool,
     },
 }
 
@@ -104,7 +107,12 @@ pub async fn write(
         id: id.clone(),
         source,
     })?;
-    let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
+    // Of outputs that were held back, the others are in the notebook.
+    let is_left = |cell: &JobCell| !job.held || cell.unwritten.is_some();
+    let begun = (0..job.cells.len()).filter(|at| {
+        let cell = &job.cells[*at];
+        cell.begun_at.is_some() && is_left(cell)
+    });
     let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.result(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
@@ -118,14 +126,23 @@ pub async fn write(
             .for_each(|it| it.ran_since = run_again.contains(&it.at));
     }
     let path = to.unwrap_or(&job.path).to_owned();
+    let beside = if force {
+        Beside::Anything
+    } else {
+        held::beside(&job)
+    };
     let begun: Vec<usize> = all.iter().map(|it| it.at).collect();
     let put = tokio::task::spawn_blocking(move || {
-        into_notebook::put(&path, &all, &outputs.widgets, force)
+        into_notebook::put(&path, &all, &outputs.widgets, beside)
     });
     let put = put
         .await
         .unwrap_or_else(|error| Err(error.to_string().into()));
-    let put = put.map_err(|NotPut { why, .. }| SalvageError::Unwritable { id, why })?;
+    let put = put.map_err(|error| SalvageError::Unwritable {
+        id,
+        why: error.of_outputs(),
+        is_held: error.held_by.is_some(),
+    })?;
     let salvaged: Vec<_> = begun
         .into_iter()
         .map(|at| Salvaged {
