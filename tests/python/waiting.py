@@ -88,7 +88,9 @@ def ended(window, request, end, word):
 def seen(window, request, job):
     """Each command of the agent shows who waits, until the cell is sent."""
     cell = json.loads(nb("cells", NOTEBOOK, "--json", *AGENT))["cells"][0]
-    text = f"human (VS Code), cell 0 · {cell['id'][:4]}"
+    # Four digits would be a number.
+    short = next(cell["id"][:n] for n in range(4, 9) if not cell["id"][:n].isdigit() or n == 8)
+    text = f"human (VS Code), cell 0 · {short}"
     for found in (
         waits("status", NOTEBOOK)["sessions"][0]["waits"],
         waits("jobs")["waits"],

@@ -10,9 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::salvage::{self, SalvageError};
+use super::salvage::{self, MOST_BESIDE_CELLS, SalvageError, beside};
 use crate::activity::collaboration::room_of;
 use crate::editing::editor_back_off::open_cell_of_vs_code;
 use crate::editing::notebook_file::NotebookFile;
@@ -33,9 +31,6 @@ const CLOSED_CHECKS: u32 = 3;
 
 /// How long a page without a connection to its kernel may be one that is being loaded again.
 pub(super) const RELOAD: Duration = ROOM_PAUSE.saturating_mul(CLOSED_CHECKS - 1);
-
-/// For how long cells of VS Code hold back the outputs of an ended job.
-const MOST_BESIDE_CELLS: Duration = Duration::from_secs(3600);
 
 /// For how long a recorder stays.
 const STAYS: Duration = MOST_BESIDE_CELLS.saturating_add(Duration::from_secs(60));
@@ -155,16 +150,6 @@ async fn hold(job: &Job) -> Option<Hold> {
     has_cell.then_some(Hold::Cell)
 }
 
-/// Returns beside what the outputs of an ended job may be written.
-pub(super) fn beside(job: &Job) -> Beside {
-    let age = |at| Duration::try_from(Timestamp::now().duration_since(at)).ok();
-    let is_old = |at| age(at).is_some_and(|age| age >= MOST_BESIDE_CELLS);
-    match job.held && job.ended_at.is_some_and(is_old) {
-        true => Beside::Cells,
-        false => Beside::Nothing,
-    }
-}
-
 /// Returns whether JupyterLab may have a notebook open in a room.
 pub(super) async fn is_in_room(notebook: &Path) -> bool {
     let notebook = notebook.to_owned();
@@ -240,24 +225,5 @@ mod tests {
         assert_eq!(checks(&[CELL, Written]).await, (false, 2, 2));
         assert_eq!(checks(&[CELL, ROOM, Free]).await, (true, 5, 17));
         assert_eq!(checks(&[CELL]).await, (false, 1830, 3660));
-    }
-
-    #[test]
-    fn cells_of_vs_code_hold_the_outputs_of_an_ended_job_back_for_an_hour() {
-        let ended = |seconds: i64| Job {
-            held: true,
-            ended_at: Some(Timestamp::now() - jiff::Span::new().seconds(seconds)),
-            ..Job::default()
-        };
-        assert_eq!(beside(&ended(3500)), Beside::Nothing);
-        assert_eq!(beside(&ended(3601)), Beside::Cells);
-        // After the clock was set back, and of a job that was not held back.
-        assert_eq!(beside(&ended(-3601)), Beside::Nothing);
-        let held = false;
-        let other = Job {
-            held,
-            ..ended(3601)
-        };
-        assert_eq!(beside(&other), Beside::Nothing);
     }
 }

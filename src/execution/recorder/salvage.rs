@@ -2,16 +2,19 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::held;
 use super::outputs::JobOutputs;
 use crate::execution::follow::{wait_until_ended, wait_until_handled};
 use crate::execution::into_notebook::{self, Beside, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::{Event, requests};
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
+
+/// For how long cells of VS Code hold back the outputs of an ended job.
+pub(super) const MOST_BESIDE_CELLS: Duration = Duration::from_secs(3600);
 
 /// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +132,7 @@ pub async fn write(
     let beside = if force {
         Beside::Anything
     } else {
-        held::beside(&job)
+        self::beside(&job)
     };
     let begun: Vec<usize> = all.iter().map(|it| it.at).collect();
     let put = tokio::task::spawn_blocking(move || {
@@ -153,6 +156,16 @@ pub async fn write(
         .collect();
     note(folder, &salvaged);
     Ok(salvaged)
+}
+
+/// Returns beside what the outputs of an ended job may be written.
+pub(super) fn beside(job: &Job) -> Beside {
+    let age = |at| Duration::try_from(Timestamp::now().duration_since(at)).ok();
+    let is_old = |at| age(at).is_some_and(|age| age >= MOST_BESIDE_CELLS);
+    match job.held && job.ended_at.is_some_and(is_old) {
+        true => Beside::Cells,
+        false => Beside::Nothing,
+    }
 }
 
 /// Records in the job what is in the notebook now.
@@ -292,6 +305,25 @@ mod tests {
         job.generation = Some(2);
         let opened = event(serde_json::json!({"event": "opened", "generation": 2}));
         assert_eq!(again(&[all[3].clone(), opened], &job), [0; 0]);
+    }
+
+    #[test]
+    fn cells_of_vs_code_hold_the_outputs_of_an_ended_job_back_for_an_hour() {
+        let ended = |seconds: i64| Job {
+            held: true,
+            ended_at: Some(Timestamp::now() - jiff::Span::new().seconds(seconds)),
+            ..Job::default()
+        };
+        assert_eq!(beside(&ended(3500)), Beside::Nothing);
+        assert_eq!(beside(&ended(3601)), Beside::Cells);
+        // After the clock was set back, and of a job that was not held back.
+        assert_eq!(beside(&ended(-3601)), Beside::Nothing);
+        let held = false;
+        let other = Job {
+            held,
+            ..ended(3601)
+        };
+        assert_eq!(beside(&other), Beside::Nothing);
     }
 
     #[tokio::test]
