@@ -3,6 +3,10 @@
 //! While a front end runs a cell, the cell's outputs make its editor's copy differ from the file. If
 //! the file changes then, VS Code neither reads the change nor saves over it: the tab stays in
 //! conflict until the person decides. So writes wait until the front end's cell has ended.
+//!
+//! VS Code reads a changed file at once into a tab without unsaved changes. It then replaces the cells that were run
+//! in the tab, and drops those of them that wait for the kernel. So a cell of VS Code that waits counts like one that
+//! runs. No other front end reads a file by itself.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -26,8 +30,8 @@ const AUTO_SAVE: Duration = Duration::from_secs(2);
 /// The time between two checks whether the cell has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Returns whether a write has to wait: a front end runs a cell of this notebook, or VS Code may be
-/// about to save the outputs of one.
+/// Returns whether a write has to wait: a front end runs a cell of this notebook, a cell of VS Code waits for the
+/// kernel, or VS Code may be about to save the outputs of one.
 ///
 /// If no front end is joined to the notebook, this only lists a folder.
 pub fn must_wait(notebook: &NotebookFile) -> bool {
@@ -62,16 +66,35 @@ pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Dur
     begun.elapsed()
 }
 
+/// Waits for a moment if VS Code may be about to save, and returns a cell of VS Code that waits or runs. Until it has
+/// ended, no outputs are written into the notebook.
+pub(crate) fn open_cell_of_vs_code(notebook: &NotebookFile) -> Option<RunningExecution> {
+    let begun = Instant::now();
+    loop {
+        let mut joined = joined(notebook);
+        joined.retain(is_vs_code);
+        match activity_of(notebook, &joined)? {
+            EditorActivity::By(cell) => return Some(cell),
+            EditorActivity::MaySave if begun.elapsed() >= WAIT => return None,
+            EditorActivity::MaySave => sleep(PAUSE),
+        }
+    }
+}
+
 /// Why a notebook may not be written now.
 enum EditorActivity {
-    /// A front end's cell runs.
+    /// A front end's cell runs, or a cell of VS Code waits for the kernel.
     By(RunningExecution),
     /// A front end's cell has just ended, and VS Code may be about to save.
     MaySave,
 }
 
 fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
-    let joined = joined(notebook);
+    activity_of(notebook, &joined(notebook))
+}
+
+/// Returns the activity of these front ends, which are joined to the notebook.
+fn activity_of(notebook: &NotebookFile, joined: &[JoinedFrontEnd]) -> Option<EditorActivity> {
     // Without a front end there is no need to read the journal.
     if joined.is_empty() {
         return None;
@@ -82,18 +105,33 @@ fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
     if session.status != Status::Live {
         return None;
     }
-    let running = notebook.project.present(&owner, session.generation).running;
+    let present = notebook.project.present(&owner, session.generation);
     let now = Timestamp::now();
-    let is_of_front_end =
-        |cell: &RunningExecution| has_sent(&joined, cell.by.as_deref(), cell.since, now);
-    if let Some(cell) = running.filter(is_of_front_end) {
+    // A request from before the front end joined is not its own: it ended with an earlier front end of the same name,
+    // or a recorder took it over.
+    let is_of = |cell: &RunningExecution, joined: &JoinedFrontEnd| {
+        cell.by == Some(joined.by()) && joined.was_there(cell.since, now)
+    };
+    let running = present
+        .running
+        .filter(|cell| joined.iter().any(|it| is_of(cell, it)));
+    // Those in the kernel's own queue, and those at the proxies.
+    let at_proxies = present.waiting.into_iter();
+    let at_proxies = at_proxies.filter(|cell| cell.notebook == notebook.key);
+    let mut waiting = present
+        .queued
+        .into_iter()
+        .chain(at_proxies.map(|cell| cell.request));
+    let open = running
+        .or_else(|| waiting.find(|cell| joined.iter().any(|it| is_vs_code(it) && is_of(cell, it))));
+    if let Some(cell) = open {
         return Some(EditorActivity::By(cell));
     }
     let events = notebook.project.events(&owner);
     let mut recent = events.take_while(|event| is_young(event.at, now));
-    let ended = recent.find(|event| event.end().is_some_and(|end| end.store_history))?;
-    (may_save(&joined, &ended) && !saved_since(notebook, ended.at, now))
-        .then_some(EditorActivity::MaySave)
+    let is_end = |event: &Event| event.end().is_some_and(|end| end.store_history);
+    let ended = recent.find(|event| is_end(event) && may_save(joined, event))?;
+    (!saved_since(notebook, ended.at, now)).then_some(EditorActivity::MaySave)
 }
 
 /// Returns the front ends that have this notebook open.
@@ -102,13 +140,6 @@ pub(super) fn joined(notebook: &NotebookFile) -> Vec<JoinedFrontEnd> {
     let mut joined = participants::joined(&notebook.project);
     joined.retain(of_this);
     joined
-}
-
-/// Returns whether one of these front ends sent a request. A request from before the front end joined is
-/// not its own: it ended with an earlier front end of the same name, or a recorder took it over.
-fn has_sent(joined: &[JoinedFrontEnd], by: Option<&str>, since: Timestamp, now: Timestamp) -> bool {
-    let mut joined = joined.iter().filter(|joined| by == Some(&joined.by()));
-    joined.any(|joined| joined.was_there(since, now))
 }
 
 fn may_save(joined: &[JoinedFrontEnd], ended: &Event) -> bool {
@@ -173,10 +204,10 @@ mod tests {
 
     impl Desk {
         fn new() -> Self {
-            Self::joined_since(ago(30))
+            Self::joined_since(VS_CODE, ago(30))
         }
 
-        fn joined_since(since: Timestamp) -> Self {
+        fn joined_since(front_end: &str, since: Timestamp) -> Self {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a.ipynb");
             std::fs::write(&path, NOTEBOOK).unwrap();
@@ -194,7 +225,7 @@ mod tests {
             project
                 .update(|state| state.sessions.insert(key.clone(), session))
                 .unwrap();
-            let joined = joined_here(&desk.notebook, "VS Code", since);
+            let joined = joined_here(&desk.notebook, front_end, since);
             project.write_joined(&joined).unwrap();
             desk
         }
@@ -210,8 +241,12 @@ mod tests {
         }
 
         fn happened(&self, kind: &str, by: &str, seconds: i64) {
+            self.happens(kind, "1", by, seconds);
+        }
+
+        fn happens(&self, kind: &str, id: &str, by: &str, seconds: i64) {
             self.notebook.project.record(&[event(serde_json::json!({
-                "at": ago(seconds).to_string(), "event": kind, "generation": 1, "msg_id": "1",
+                "at": ago(seconds).to_string(), "event": kind, "generation": 1, "msg_id": id,
                 "by": by, "status": "ok",
             }))]);
         }
@@ -240,13 +275,69 @@ mod tests {
 
     #[test]
     fn a_front_end_that_joined_before_the_clock_was_set_back_is_waited_for() {
-        let desk = Desk::joined_since(ago(-3600));
+        let desk = Desk::joined_since(VS_CODE, ago(-3600));
         desk.happened("asked", PERSON, 10);
         let activity = activity(&desk.notebook);
         assert!(matches!(activity, Some(EditorActivity::By(_))));
     }
 
+    const VS_CODE: &str = JoinedFrontEnd::VS_CODE;
     const PERSON: &str = "human (VS Code)";
+
+    #[test]
+    fn nothing_is_written_while_a_cell_of_vs_code_waits_or_runs() {
+        let cell = |desk: &Desk| open_cell_of_vs_code(&desk.notebook).map(|cell| cell.since);
+        // An agent's cell runs; behind it waits a cell at a proxy, or in the kernel's own queue.
+        for (kind, by, seconds, waits) in [
+            ("queued", PERSON, 10, true),
+            ("queued", PERSON, 40, false),
+            ("queued", "human (JupyterLab)", 10, false),
+            ("asked", PERSON, 10, true),
+            ("asked", "bob", 10, false),
+        ] {
+            let desk = Desk::new();
+            desk.happens("asked", "1", "ada", 20);
+            assert!(cell(&desk).is_none() && !must_wait(&desk.notebook));
+            desk.happens(kind, "2", by, seconds);
+            assert_eq!(must_wait(&desk.notebook), waits, "{kind} {by} {seconds}");
+            assert_eq!(cell(&desk).is_some(), waits, "{kind} {by} {seconds}");
+            // The agent's cell ends, and the person's runs.
+            desk.happens("done", "1", "ada", 9);
+            assert_eq!(cell(&desk).is_some(), waits, "{kind} {by} {seconds}");
+            desk.happens("asked", "2", by, 9);
+            assert_eq!(cell(&desk).is_some(), by == PERSON, "{kind} {by} {seconds}");
+            desk.happens("done", "2", by, 5);
+            assert!(cell(&desk).is_none() && !must_wait(&desk.notebook));
+        }
+    }
+
+    #[test]
+    fn a_cell_of_jupyterlab_delays_edits_while_it_runs_and_no_outputs() {
+        let person = "human (JupyterLab)";
+        let desk = Desk::joined_since("JupyterLab", ago(30));
+        desk.happens("asked", "1", "ada", 20);
+        desk.happens("queued", "2", person, 10);
+        assert!(!must_wait(&desk.notebook));
+        desk.happens("done", "1", "ada", 9);
+        desk.happens("asked", "2", person, 9);
+        assert!(must_wait(&desk.notebook));
+        assert!(open_cell_of_vs_code(&desk.notebook).is_none());
+    }
+
+    #[test]
+    fn outputs_wait_for_vs_code_to_save_also_where_another_cell_has_ended_since() {
+        let desk = Desk::new();
+        desk.happens("asked", "1", PERSON, 10);
+        desk.happens("done", "1", PERSON, 1);
+        desk.happens("asked", "2", "ada", 1);
+        desk.happens("done", "2", "ada", 0);
+        assert!(matches!(
+            activity(&desk.notebook),
+            Some(EditorActivity::MaySave)
+        ));
+        assert!(open_cell_of_vs_code(&desk.notebook).is_none());
+        assert!(activity(&desk.notebook).is_none());
+    }
 
     #[test]
     fn only_a_cell_of_a_front_end_that_is_still_there_is_waited_for() {

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use crate::activity::labels::cell_with_actor;
+use crate::editing::editor_back_off::open_cell_of_vs_code;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::{self, WriteError};
@@ -59,6 +62,8 @@ pub(super) struct WriteReport {
     pub(super) stale: Vec<usize>,
     /// How many bytes were written.
     pub(super) bytes: usize,
+    /// How long the writing took.
+    pub(super) took: Duration,
 }
 
 impl WriteReport {
@@ -74,32 +79,71 @@ impl WriteReport {
 pub(super) struct NotPut {
     /// The reason, in words.
     pub(super) why: String,
-    /// Whether JupyterLab may have the notebook open in a room: the results are written once it has closed it.
-    pub(super) is_in_room: bool,
+    /// What holds the results back, if they are written once that has ended.
+    pub(super) held_by: Option<Hold>,
+}
+
+/// What holds results back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// JupyterLab may have the notebook open in a room.
+    Room,
+    /// A cell of VS Code waits or runs.
+    Cell,
+}
+
+/// Beside what results may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Beside no [`Hold`].
+    Nothing,
+    /// Beside cells of VS Code: the results were held back for long enough.
+    Cells,
+    /// Beside anything, also unsaved changes of a front end, and over the results of later runs.
+    Anything,
 }
 
 impl NotPut {
     fn of<E: std::error::Error>(error: &WriteError<E>) -> Self {
         match error {
             WriteError::InRoom { room, .. } => Self {
-                why: format!("{room}; they are written once its tab is closed"),
-                is_in_room: true,
+                why: room.to_string(),
+                held_by: Some(Hold::Room),
             },
             _ => with_causes(error).into(),
+        }
+    }
+
+    /// Returns why results are held back now, if a cell of VS Code waits or runs. Blocks for a moment if VS Code may be
+    /// about to save.
+    fn by_cell(notebook: &NotebookFile) -> Option<Self> {
+        let cell = cell_with_actor(&open_cell_of_vs_code(notebook)?);
+        let why = format!(
+            "{cell} has not ended, and VS Code drops cells that wait when the file changes"
+        );
+        let held_by = Some(Hold::Cell);
+        Some(Self { why, held_by })
+    }
+
+    /// Returns the reason, and when the outputs are written, for a reader.
+    pub(super) fn of_outputs(&self) -> String {
+        let Self { why, held_by } = self;
+        match held_by {
+            None => why.clone(),
+            Some(Hold::Room) => format!("{why}; they are written once its tab is closed"),
+            Some(Hold::Cell) => format!("{why}; they are written once it has ended"),
         }
     }
 }
 
 impl From<String> for NotPut {
     fn from(why: String) -> Self {
-        let is_in_room = false;
-        Self { why, is_in_room }
+        Self { why, held_by: None }
     }
 }
 
 /// Writes the results of executions into a notebook. Blocks while other processes write it. Results
-/// of a front end's cells are not written while it has unsaved changes of the notebook, unless
-/// `force` is set.
+/// of a front end's cells are not written while it has unsaved changes of the notebook.
 ///
 /// # Errors
 /// The reason why nothing could be written, in words.
@@ -107,9 +151,16 @@ pub(super) fn put(
     path: &Path,
     all: &[ExecutionResult],
     widgets: &Widgets,
-    force: bool,
+    beside: Beside,
 ) -> Result<WriteReport, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
+    if beside == Beside::Nothing
+        && let Some(held) = NotPut::by_cell(&notebook)
+    {
+        return Err(held);
+    }
+    let force = beside == Beside::Anything;
+    let begun = Instant::now();
     if !force
         && all.iter().any(|it| it.by_text)
         && let Unsaved::Found(_) = unsaved::find(&notebook)
@@ -152,6 +203,7 @@ pub(super) fn put(
         (report.missed, report.stale) = (round.missed, round.stale);
         Ok(written.theirs.is_none())
     })?;
+    report.took = begun.elapsed();
     Ok(report)
 }
 
@@ -192,13 +244,17 @@ pub(super) struct Update {
 }
 
 /// Updates outputs of earlier executions. Cells that were edited, cleared or run again since are not
-/// changed. Returns how many bytes were written.
+/// changed.
 ///
 /// # Errors
 /// The reason why nothing could be written, in words.
-pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, NotPut> {
+pub(super) fn update(path: &Path, all: &[Update]) -> Result<WriteReport, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
-    let mut bytes = 0;
+    if let Some(held) = NotPut::by_cell(&notebook) {
+        return Err(held);
+    }
+    let begun = Instant::now();
+    let mut report = WriteReport::default();
     repeat_while_others_save(|| {
         let written = transaction::write_running(&notebook, false, &|_| false, |document| {
             let mut after = document.clone();
@@ -209,11 +265,12 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<usize, NotPut> {
         });
         let written = written.map_err(|error| NotPut::of(&error))?;
         if written.wrote {
-            bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
+            report.bytes += written.after.chunks().map(<[u8]>::len).sum::<usize>();
         }
         Ok(written.theirs.is_none())
     })?;
-    Ok(bytes)
+    report.took = begun.elapsed();
+    Ok(report)
 }
 
 impl Update {

@@ -63,7 +63,7 @@ pub async fn notice(project: &Project, name: &str) -> Vec<KilledRecorder> {
         }
     }
     if any_held {
-        held::write_closed(project).await;
+        held::write_free(project).await;
     }
     let (alive, killed) = joined_and_killed(project);
     for proxy in &killed {

@@ -89,8 +89,8 @@ pub struct Job {
     /// Whether outputs are written into the notebook.
     #[serde(default)]
     pub saves: bool,
-    /// Whether its outputs are held back since JupyterLab may have the notebook open in a room: they are written once
-    /// it has closed it. Until then the job counts as open, though it is over.
+    /// Whether its outputs are held back since JupyterLab may have the notebook open in a room, or since a cell of VS Code
+    /// waits or runs: they are written once that has ended. Until then the job counts as open, though it is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
     /// About how many bytes of text of each cell are written there; none is no limit.
@@ -417,6 +417,13 @@ impl Project {
     fn mark_open(&self, id: &str) -> io::Result<()> {
         let mark = self.make_folder(OPEN)?.join(id);
         beneath::write(&mark).map(drop)
+    }
+
+    /// Records that a job which has ended is open again, since outputs of it are held back.
+    pub fn reopen_job(&self, folder: &JobFolder) {
+        let marked = self.mark_open(folder.id());
+        let _ =
+            marked.inspect_err(|error| tracing::warn!(%error, "a job cannot be marked as open"));
     }
 
     /// Records that a job has ended.

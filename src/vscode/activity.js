@@ -53,6 +53,8 @@ class Activity {
   constructor() {
     /** @type {Map<string, Run>} by the request's id, in the order in which they were asked for */
     this.runs = new Map();
+    /** @type {Map<string, Run>} the cells of front ends that wait at their proxies, like `runs` */
+    this.waits = new Map();
     /** @type {Map<string, Mark>} */
     this.marks = new Map();
     /** @type {Map<string, { kernelOf: string, isUp: boolean }>} by notebook */
@@ -96,6 +98,7 @@ class Activity {
   lose() {
     this.isFollowed = false;
     this.runs.clear();
+    this.waits.clear();
   }
 
   /**
@@ -108,16 +111,21 @@ class Activity {
     if (session === undefined) return false;
     const notebook = text(event.notebook) ?? session;
     const id = text(event.msg_id);
+    if (id !== undefined && (event.event === 'asked' || event.event === 'done')) this.waits.delete(id);
     switch (event.event) {
+      case 'queued':
       case 'asked':
-      case 'seen':
-        if (id === undefined || event.store_history === false || this.runs.has(id)) return false;
-        this.runs.set(id, {
+      case 'seen': {
+        const list = event.event === 'queued' ? this.waits : this.runs;
+        if (id === undefined || event.store_history === false || list.has(id)) return false;
+        list.set(id, {
           by: text(event.by), session, notebook, cell: text(event.cell), code: text(event.code),
           since: text(event.at) ?? '',
         });
-        bound(this.runs);
+        bound(list);
+        if (list === this.waits) return false;
         return !this.sessions.get(notebook)?.isUp;
+      }
       case 'done':
         if (id !== undefined) this.end(session, id, event, now);
         return false;
@@ -130,6 +138,7 @@ class Activity {
       case 'stopped':
       case 'died':
         for (const [each, run] of this.runs) if (run.session === session) this.drop(each, run, now);
+        for (const [each, run] of this.waits) if (run.session === session) this.waits.delete(each);
         return true;
       case 'moved':
         return true;
@@ -209,6 +218,14 @@ class Activity {
   running(notebook) {
     const session = this.sessions.get(notebook)?.kernelOf ?? notebook;
     return [...this.runs.values()].find(run => run.session === session);
+  }
+
+  /**
+   * What waits until a run has ended.
+   * @param {Run} run
+   */
+  behind(run) {
+    return [...this.waits.values()].filter(each => each.session === run.session);
   }
 
   /**

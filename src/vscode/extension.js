@@ -13,7 +13,7 @@ const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { Project } = require('./project');
 const { Tabs } = require('./tabs');
-const { logLine, nameOf, plain, time, what, who } = require('./words');
+const { logLine, nameOf, plain, time, waits, what, who } = require('./words');
 
 /**
  * @typedef {import('@vscode/jupyter-extension').Jupyter & {
@@ -214,11 +214,12 @@ class Extension {
       this.newer.hide();
     }
     if (found) {
-      const { run } = found;
+      const { run, project } = found;
       const isElsewhere = !active || run.notebook !== active.key;
       const where = isElsewhere ? ` in ${nameOf(run.notebook)}` : '';
-      this.item.text = `$(sync~spin) ${who(run.by)} runs ${what(run)}${where}`;
-      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${plain(run.notebook)} since ${time(run.since)}. Click to interrupt.`;
+      const waiting = waits(project.activity.behind(run));
+      this.item.text = `$(sync~spin) ${who(run.by)} runs ${what(run)}${where}${waiting}`;
+      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${plain(run.notebook)} since ${time(run.since)}${waiting}. Click to interrupt.`;
       this.item.command = 'nb.interrupt';
       this.item.show();
     } else if (active?.project.activity.sessions.get(active.key)?.isUp) {

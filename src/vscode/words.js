@@ -42,6 +42,16 @@ function what(run) {
   return run.cell ? `cell ${plain(run.cell, 8)}` : 'code';
 }
 
+/**
+ * Who waits until a run has ended, as the rest of a line; empty if nobody does.
+ * @param {{ by?: string, code?: string, cell?: string }[]} waiting
+ */
+function waits(waiting) {
+  const [first] = waiting;
+  if (!first) return '';
+  return waiting.length === 1 ? ` · ${who(first.by)} waits with ${what(first)}` : ` · ${waiting.length} cells wait`;
+}
+
 /** @param {string | number | Date} at */
 function time(at) {
   const date = new Date(at);
@@ -70,4 +80,4 @@ function logLine(entry) {
   return undefined;
 }
 
-module.exports = { logLine, nameOf, plain, time, what, who };
+module.exports = { logLine, nameOf, plain, time, waits, what, who };

@@ -55,6 +55,11 @@ fn run_all_beside_an_agents_cell_runs_each_cell() {
     part(&World::opened(), "run_all");
 }
 
+#[test]
+fn run_all_in_a_saved_tab_beside_an_agents_cell_runs_each_cell() {
+    part(&World::opened(), "run_all_saved");
+}
+
 /// Runs a part of `tests/node/vscode_run_all.js`, where nb, the kernel and the clock are simulated.
 fn simulated(name: &str) {
     if let Some(mut command) = World::new().node("vscode_run_all.js") {

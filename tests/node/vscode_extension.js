@@ -44,6 +44,24 @@ function cells(...sources) {
   return JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.id);
 }
 
+// The records of the jobs.
+const jobs = () => fs.readdirSync('.nb/jobs').map(id => JSON.parse(fs.readFileSync(`.nb/jobs/${id}/job.json`)));
+
+const SIX = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
+
+// The person's Run All in the first six cells; `sent` is the code that was sent.
+function firstCells(notebook) {
+  const kernel = editor.kernels.get(notebook.uri.fsPath);
+  const sent = [];
+  const send = code => {
+    sent.push(code);
+    const cell = kernel.cell(code);
+    const outputs = async () => [{ output_type: 'stream', name: 'stdout', text: (await cell.done).stdout }];
+    return { begins: within(60, code, arrives(() => cell.count)).then(() => cell.count), ends: outputs() };
+  };
+  return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, 6), send) };
+}
+
 const status = text => until(`the status bar shows ${text}`, () => recorded.status?.text.includes(text) && recorded.status);
 const mark = (cell, text) => until(`a mark ${text}`, () => editor.marks(cell).some(it => it.includes(text)));
 
@@ -205,30 +223,24 @@ const parts = {
 
   // Run All beside an agent's cell, in a tab whose unsaved changes are outputs: each cell runs, and the counts agree.
   async run_all() {
-    const six = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
-    const ids = cells(...six, "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)");
+    const ids = cells(...SIX, "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)");
     const running = activate();
     const notebook = editor.open('t.ipynb');
     await until('the kernel is chosen', () => recorded.chosen.length === 1);
-    const kernel = editor.kernels.get(notebook.uri.fsPath);
-    const sent = [];
-    const send = code => {
-      sent.push(code);
-      const cell = kernel.cell(code);
-      const outputs = async () => [{ output_type: 'stream', name: 'stdout', text: (await cell.done).stdout }];
-      return { begins: within(60, code, arrives(() => cell.count)).then(() => cell.count), ends: outputs() };
-    };
-    const runAll = () => notebook.run(notebook.getCells().slice(0, 6), send);
+    const { sent, runAll } = firstCells(notebook);
     await runAll();
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
     await long.prints('on');
-    const again = runAll();
     await until('the tab has seen what the agent wrote', () => recorded.newer || recorded.reverts);
+    const again = runAll();
+    await status('human (VS Code) waits with "print(\'one\')"');
     fs.writeFileSync('go', '');
     await Promise.all([again, long.ended]);
-    assert.deepEqual(sent, [...six, ...six]);
+    assert.deepEqual(sent, [...SIX, ...SIX]);
     assert.deepEqual(recorded.dropped, []);
-    await until("the agent's outputs are in the tab", () => !recorded.newer && notebook.printed(6).includes('on'));
+    const agents = () => notebook.getCells()[6];
+    await until("the agent's outputs are in the tab", () => !recorded.newer && agents().executionSummary.executionOrder === 7);
+    assert.match(notebook.printed(6), /on/);
     await until('the outputs of the person are back', () => notebook.printed(0).includes('one') && notebook.isDirty);
     await notebook.save();
     const saved = JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.execution_count);
@@ -237,16 +249,49 @@ const parts = {
     await end(running);
   },
 
+  // The same in a tab without unsaved changes, which VS Code reloads by itself: nothing is written while a cell waits.
+  async run_all_saved() {
+    editor.settings.autoSave = true;
+    const prints = "while not os.path.exists('go'): print('on', flush=True); time.sleep(0.05)";
+    const ids = cells(...SIX, `import os, time\n${prints}\nprint('over')`);
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the kernel is chosen', () => recorded.chosen.length === 1);
+    const { sent, runAll } = firstCells(notebook);
+    await runAll();
+    // The tab has unsaved changes a moment after the run's end, until they are saved.
+    await new Promise(resolve => { setImmediate(() => setImmediate(resolve)); });
+    await until('the tab is saved', () => !notebook.isDirty);
+    // The first outputs of the agent must not be written before the person's cell waits.
+    fs.chmodSync('t.ipynb', 0o444);
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
+    await long.prints('on');
+    const again = runAll();
+    await status('human (VS Code) waits');
+    fs.chmodSync('t.ipynb', 0o644);
+    await until('the outputs are held back, or the tab is reloaded', () => {
+      setTimeout(editor.changed, 50);
+      return recorded.dropped.length || jobs().some(job => /has not ended/.test(job.cells[0].unwritten));
+    });
+    fs.writeFileSync('go', '');
+    await Promise.all([again, long.ended]);
+    assert.deepEqual(recorded.dropped, []);
+    assert.deepEqual(sent, [...SIX, ...SIX]);
+    await until("the agent's outputs are in the tab", () => notebook.printed(6).includes('over'));
+    assert(!notebook.isDirty);
+    await end(running);
+  },
+
   // The parts that know neither VS Code nor a process.
   async pure() {
     const from = name => require(path.join(SOURCES, name));
-    const { logLine, nameOf, plain, what, who } = from('words.js');
+    const { logLine, nameOf, plain, waits, what, who } = from('words.js');
     assert.equal(plain('a\u202e\u0000$(zap)\n b', 40), 'a (zap)  b');
     // No name is drawn as an icon or a link, and none has hidden characters: marks of direction, tags, fillers.
     const odd = ['$(bug)', '$$(bug)', '$\u0007$(bug)', '$\u200b(bug)', '[a](command:b)', '[a]\u2060(command:b)',
       'x\u200fy', 'x\u061cy', 'x\u{e0041}y', 'x\u3164y', 'x\ud800y'];
     const shown = odd.flatMap(text => [
-      who(text), what({ code: text }), what({ cell: text }), nameOf(`/w/${text}.ipynb`),
+      who(text), what({ code: text }), what({ cell: text }), waits([{ by: text, code: text }]), nameOf(`/w/${text}.ipynb`),
       ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: 'c' }] })),
       ...Object.values(logLine({ event: 'kernel', by: text, kernel: text })),
     ]);
@@ -321,8 +366,15 @@ const parts = {
     persons.look({ sessions: [{ notebook: 'a.ipynb', state: 'idle' }] });
     const happens = (fields, now) => persons.take({ session: 'a.ipynb', by: 'human (VS Code)', msg_id: '1', ...fields }, now);
     assert.equal(happens({ event: 'queued', cell: 'c1' }, 0), false);
+    const waiting = () => persons.behind({ session: 'a.ipynb' });
+    assert.equal(waits(waiting()), ' · human (VS Code) waits with cell c1');
+    happens({ event: 'queued', msg_id: '0', code: '$(zap)' }, 0);
+    assert.equal(waits(waiting()), ' · 2 cells wait');
+    happens({ event: 'done', msg_id: '0', status: 'withdrawn' }, 0);
+    assert.deepEqual(waiting().map(it => it.cell), ['c1']);
     assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [true, false]);
     happens({ event: 'asked' }, 1);
+    assert.equal(waits(waiting()), '');
     assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [false, true]);
     happens({ event: 'done', status: 'ok' }, 2);
     assert.equal(persons.ended.get('a.ipynb'), 2);

@@ -57,6 +57,10 @@ def main():
     options = arguments(case="restart")
     nb("insert", NOTEBOOK, "-s", CODE, *AGENT)
     with Window(options.kernel, NOTEBOOK).ready() as window:
+        if options.case in ("held", "late"):
+            {"held": held, "late": late}[options.case](window)
+            window.close()
+            return
         request, job = wait_behind(window)
         if options.case in ENDS:
             ended(window, request, *ENDS[options.case])
@@ -104,6 +108,64 @@ def seen(window, request, job):
     assert reply.content["status"] == "ok" and RAN.exists(), reply
     journalled(request, "queued", "asked", "done ok")
     assert not waits("jobs")["waits"]
+
+
+def held(window):
+    """Nothing is written into the notebook from the moment when a person's cell waits until it has ended."""
+    agents = "import os, time\nn = 0\nwhile not os.path.exists('go'): n += 1; print(n); time.sleep(0.05)\nprint('over')"
+    nb("insert", NOTEBOOK, "-s", agents, *AGENT)
+    cell = json.loads(nb("cells", NOTEBOOK, "--json", *AGENT))["cells"][1]["id"]
+    window.run("x = 1")
+    job = json.loads(nb("exec", "-n", NOTEBOOK, cell, "-d", "--json", *AGENT))["job"]
+    until("the first outputs", lambda: cells()[1]["outputs"])
+    request = window.execute("while not os.path.exists('on'): time.sleep(0.01)")
+    journalled(request, "queued")
+    record = pathlib.Path(".nb/jobs") / job / "job.json"
+    why = until("they are held back", lambda: json.loads(record.read_text())["cells"][0].get("unwritten"))
+    say(why)
+    assert "human (VS Code)'s cell" in why and "written once it has ended" in why, why
+    unchanged = pathlib.Path(NOTEBOOK).read_bytes()
+    assert "over" not in str(cells()[1]["outputs"])
+    (flushed,) = waits("save", NOTEBOOK)["flushed"]
+    assert [it["why"] for it in flushed["unwritten"]] == [why], flushed
+    # The agent's cell ends, and the person's runs.
+    pathlib.Path("go").touch()
+    journalled(request, "queued", "asked")
+    done = waits("wait", job)
+    assert done["cells"][0]["status"] == "ok" and "has not ended" in done["cells"][0]["unwritten"], done
+    assert pathlib.Path(NOTEBOOK).read_bytes() == unchanged
+    assert json.loads(record.read_text())["held"]
+    pathlib.Path("on").touch()
+    reply, _ = window.client.finish(request)
+    assert reply.content["status"] == "ok", reply
+    until("its outputs are written", lambda: "over" in str(cells()[1]["outputs"]))
+    until("nothing is held back", lambda: "held" not in json.loads(record.read_text()))
+
+
+def late(window):
+    """Outputs that come after the end of their job are held back like others."""
+    wait = "while not os.path.exists('{}'): await asyncio.sleep(0.01)"
+    task = f"async def late():\n    {wait.format('go')}\n    print('late')"
+    task = f"import asyncio, os\n{task}\n_ = asyncio.create_task(late())"
+    nb("insert", NOTEBOOK, "-s", task, *AGENT)
+    cell = json.loads(nb("cells", NOTEBOOK, "--json", *AGENT))["cells"][1]["id"]
+    window.run("x = 1")
+    job = json.loads(nb("exec", "-n", NOTEBOOK, cell, "--json", *AGENT))["job"]
+    assert cells()[1]["execution_count"] == 2
+    record = pathlib.Path(".nb/jobs") / job / "job.json"
+    request = window.execute(wait.format("on"))
+    journalled(request, "asked")
+    pathlib.Path("go").touch()
+    until("they are held back", lambda: json.loads(record.read_text()).get("held"))
+    assert not cells()[1]["outputs"]
+    pathlib.Path("on").touch()
+    window.client.finish(request)
+    until("they are written", lambda: "late" in str(cells()[1]["outputs"]))
+    until("nothing is held back", lambda: "held" not in json.loads(record.read_text()))
+
+
+def cells():
+    return json.loads(pathlib.Path(NOTEBOOK).read_text())["cells"]
 
 
 def withdrawn(window, request, job):

@@ -192,7 +192,7 @@ impl Recorder<'_> {
         }
         let config = self.project.config();
         let keeps_code = config.is_ok_and(|config| config.journal.code);
-        let is_held = self.seen_in_room.borrow().is_some();
+        let is_held = self.held.borrow().is_some();
         let is_written = self.try_job(|job| {
             job.state = JobState::Done;
             job.ended_at = Some(Timestamp::now());

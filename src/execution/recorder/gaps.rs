@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::held::CHECK_PAUSE;
+use super::held::check_pause;
+use crate::execution::into_notebook::Hold;
 
 /// How long after the start of a run its first cell is written into the notebook.
 const FIRST: Duration = Duration::from_millis(300);
@@ -47,8 +48,8 @@ pub(super) struct WriteFacts {
     pub(super) bytes: u64,
     /// Whether nothing could be written.
     pub(super) failed: bool,
-    /// Whether JupyterLab may have the notebook open in a room, so that outputs are held back.
-    pub(super) is_in_room: bool,
+    /// What holds the outputs back, if anything does.
+    pub(super) held_by: Option<Hold>,
     /// Whether a front end shows the notebook.
     pub(super) is_watched: bool,
 }
@@ -78,8 +79,8 @@ impl Gaps {
 
     /// Takes a write, made when the run was `age` old.
     pub(super) fn wrote(&mut self, wrote: WriteFacts, age: Duration) {
-        if wrote.is_in_room {
-            self.next = CHECK_PAUSE;
+        if let Some(hold) = wrote.held_by {
+            self.next = check_pause(hold);
             return;
         }
         let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);

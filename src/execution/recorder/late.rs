@@ -13,14 +13,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::gaps::{Gaps, WriteFacts};
+use super::held::{self, check_pause};
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
 use crate::client::IopubMessage;
+use crate::execution::into_notebook::Hold;
 use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
 use crate::wire::Verified;
@@ -69,6 +71,8 @@ pub(super) struct LateOutputs {
     last_output: Instant,
     /// When outputs were last written.
     written_at: Instant,
+    /// Whether outputs may be held back.
+    is_holding: bool,
 }
 
 /// A cell of a job.
@@ -96,6 +100,7 @@ impl LateOutputs {
             series_began: now,
             last_output: now,
             written_at: now,
+            is_holding: false,
         }
     }
 
@@ -107,6 +112,8 @@ impl LateOutputs {
         };
         let mut due: Option<Instant> = None;
         let mut use_checks = tokio::time::interval(USE_CHECK_INTERVAL);
+        let mut held_checks = tokio::time::interval(check_pause(Hold::Room));
+        held_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let has_kernel_ended = loop {
             let next_write = async {
                 match due {
@@ -132,6 +139,9 @@ impl LateOutputs {
                     },
                     Err(_) => break true,
                 },
+                _ = held_checks.tick(), if self.is_holding => {
+                    self.is_holding = held::write_free(&self.project).await;
+                }
                 _ = use_checks.tick() => if !self.is_used() {
                     break false;
                 },
@@ -276,7 +286,7 @@ impl LateOutputs {
                 full.push(id);
             }
         }
-        recorder.write_late().await;
+        self.is_holding |= recorder.write_late().await;
         let outputs = recorder.outputs.into_inner();
         full.into_iter().for_each(|id| self.drop_request(id));
         self.latest = Some((folder.id().to_owned(), outputs));

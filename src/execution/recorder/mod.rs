@@ -73,7 +73,7 @@ async fn perform_with(
     let job = async {
         let done = perform_job(project, folder, sender, does).await;
         is_over.set(true);
-        held::write_when_closed(project, folder).await;
+        held::write_when_free(project, folder).await;
         done
     };
     let late = async {

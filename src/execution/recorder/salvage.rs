@@ -2,15 +2,19 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::outputs::JobOutputs;
 use crate::execution::follow::{wait_until_ended, wait_until_handled};
-use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
+use crate::execution::into_notebook::{self, Beside, ExecutionResult};
 use crate::project::Project;
 use crate::project::event::{Event, requests};
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, NoJob, RecorderRequest};
+
+/// For how long cells of VS Code hold back the outputs of an ended job.
+pub(super) const MOST_BESIDE_CELLS: Duration = Duration::from_secs(3600);
 
 /// The outcome for the outputs of one of a job's cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub enum SalvageError {
         id: String,
         /// The reason.
         why: String,
+        /// Whether the outputs are held back, and written later.
+        is_held: bool,
     },
 }
 
@@ -104,7 +110,12 @@ pub async fn write(
         id: id.clone(),
         source,
     })?;
-    let begun = (0..job.cells.len()).filter(|at| job.cells[*at].begun_at.is_some());
+    // Of outputs that were held back, the others are in the notebook.
+    let is_left = |cell: &JobCell| !job.held || cell.unwritten.is_some();
+    let begun = (0..job.cells.len()).filter(|at| {
+        let cell = &job.cells[*at];
+        cell.begun_at.is_some() && is_left(cell)
+    });
     let mut all: Vec<ExecutionResult> = begun.filter_map(|at| outputs.result(&job, at)).collect();
     if all.is_empty() {
         return Err(SalvageError::Nothing(id));
@@ -118,14 +129,23 @@ pub async fn write(
             .for_each(|it| it.ran_since = run_again.contains(&it.at));
     }
     let path = to.unwrap_or(&job.path).to_owned();
+    let beside = if force {
+        Beside::Anything
+    } else {
+        self::beside(&job)
+    };
     let begun: Vec<usize> = all.iter().map(|it| it.at).collect();
     let put = tokio::task::spawn_blocking(move || {
-        into_notebook::put(&path, &all, &outputs.widgets, force)
+        into_notebook::put(&path, &all, &outputs.widgets, beside)
     });
     let put = put
         .await
         .unwrap_or_else(|error| Err(error.to_string().into()));
-    let put = put.map_err(|NotPut { why, .. }| SalvageError::Unwritable { id, why })?;
+    let put = put.map_err(|error| SalvageError::Unwritable {
+        id,
+        why: error.of_outputs(),
+        is_held: error.held_by.is_some(),
+    })?;
     let salvaged: Vec<_> = begun
         .into_iter()
         .map(|at| Salvaged {
@@ -136,6 +156,16 @@ pub async fn write(
         .collect();
     note(folder, &salvaged);
     Ok(salvaged)
+}
+
+/// Returns beside what the outputs of an ended job may be written.
+pub(super) fn beside(job: &Job) -> Beside {
+    let age = |at| Duration::try_from(Timestamp::now().duration_since(at)).ok();
+    let is_old = |at| age(at).is_some_and(|age| age >= MOST_BESIDE_CELLS);
+    match job.held && job.ended_at.is_some_and(is_old) {
+        true => Beside::Cells,
+        false => Beside::Nothing,
+    }
 }
 
 /// Records in the job what is in the notebook now.
@@ -275,6 +305,25 @@ mod tests {
         job.generation = Some(2);
         let opened = event(serde_json::json!({"event": "opened", "generation": 2}));
         assert_eq!(again(&[all[3].clone(), opened], &job), [0; 0]);
+    }
+
+    #[test]
+    fn cells_of_vs_code_hold_the_outputs_of_an_ended_job_back_for_an_hour() {
+        let ended = |seconds: i64| Job {
+            held: true,
+            ended_at: Some(Timestamp::now() - jiff::Span::new().seconds(seconds)),
+            ..Job::default()
+        };
+        assert_eq!(beside(&ended(3500)), Beside::Nothing);
+        assert_eq!(beside(&ended(3601)), Beside::Cells);
+        // After the clock was set back, and of a job that was not held back.
+        assert_eq!(beside(&ended(-3601)), Beside::Nothing);
+        let held = false;
+        let other = Job {
+            held,
+            ..ended(3601)
+        };
+        assert_eq!(beside(&other), Beside::Nothing);
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use super::elsewhere::EarlierUpdates;
 use super::late_listener::LateListener;
 use super::outputs::JobOutputs;
+use crate::execution::into_notebook::NotPut;
 use crate::project::jobs::{Job, JobEvents, JobFolder, JobState};
 use crate::project::{Project, Session};
 
@@ -35,8 +36,8 @@ pub(super) struct Recorder<'a> {
     pub(super) changed: Notify,
     /// Notifies that the job's record has changed and is not on disk yet.
     job_changed: Notify,
-    /// When JupyterLab last seemed to have the notebook open in a room, as text for readers: outputs are held back.
-    pub(super) seen_in_room: RefCell<Option<(Instant, String)>>,
+    /// What held the outputs back at the last write, and since when.
+    pub(super) held: RefCell<Option<(NotPut, Instant)>>,
     /// Held during a write of the notebook, so that there is only one at a time.
     pub(super) writing: tokio::sync::Mutex<()>,
     /// Notifies that the running cell is to be interrupted.
@@ -67,7 +68,7 @@ impl<'a> Recorder<'a> {
             at: Cell::new(0),
             unwritten: RefCell::default(),
             changed: Notify::new(),
-            seen_in_room: RefCell::default(),
+            held: RefCell::default(),
             job_changed: Notify::new(),
             writing: tokio::sync::Mutex::default(),
             job: RefCell::new(job),

@@ -14,7 +14,7 @@ use super::salvage::asked_again;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
 use crate::execution::flush::{ask_to_write, holders};
-use crate::execution::into_notebook::{self, ExecutionResult, NotPut};
+use crate::execution::into_notebook::{self, Beside, ExecutionResult, Hold, NotPut};
 use crate::project::displays::Displays;
 use crate::project::jobs::JobState;
 
@@ -61,12 +61,12 @@ impl Recorder<'_> {
         let _turn = self.writing.lock().await;
         self.follow_move();
         let own = self.write_own().await;
-        let others = self.show_elsewhere().await;
+        let others = self.show_elsewhere(false).await;
         WriteFacts {
             took: own.took + others.took,
             bytes: own.bytes + others.bytes,
             failed: own.failed || others.failed,
-            is_in_room: own.is_in_room,
+            held_by: own.held_by.or(others.held_by),
             is_watched: false,
         }
     }
@@ -114,47 +114,55 @@ impl Recorder<'_> {
         // The recorder goes on receiving the kernel's messages.
         let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
         let put = async {
-            if let Some(why) = self.may_be_reloading() {
+            if let Some(mut held) = self.may_be_reloading() {
                 if is_in_room(&path).await {
-                    *self.seen_in_room.borrow_mut() = Some((Instant::now(), why.clone()));
+                    held.1 = Instant::now();
                 }
-                let is_in_room = true;
-                return Err(NotPut { why, is_in_room });
+                return Err(held);
             }
             let put = tokio::task::spawn_blocking(move || {
-                let put = |path: &Path| into_notebook::put(path, &results, &widgets, false);
+                let put =
+                    |path: &Path| into_notebook::put(path, &results, &widgets, Beside::Nothing);
                 put(&path).or_else(|error| match project.current_path(&path, &key) {
                     // It was moved in the meantime.
                     now if now != path => put(&now),
                     _ => Err(error),
                 })
             });
-            let put = put
-                .await
-                .unwrap_or_else(|error| Err(error.to_string().into()));
-            let room = put.as_ref().err().filter(|error| error.is_in_room);
-            let room = room.map(|error| (Instant::now(), error.why.clone()));
-            *self.seen_in_room.borrow_mut() = room;
-            put
+            let put = put.await;
+            put.unwrap_or_else(|error| Err(error.to_string().into()))
+                .map_err(|error| (error, Instant::now()))
         };
         let put = put.await;
+        *self.held.borrow_mut() = {
+            let error = put.as_ref().err();
+            error.filter(|(error, _)| error.held_by.is_some()).cloned()
+        };
         let wrote = WriteFacts {
-            took: begun.elapsed(),
+            took: put
+                .as_ref()
+                .map_or_else(|_| begun.elapsed(), |put| put.took),
             bytes: put.as_ref().map_or(0, |put| put.bytes as u64),
             failed: put.is_err(),
-            is_in_room: put.as_ref().is_err_and(|error| error.is_in_room),
+            held_by: put.as_ref().err().and_then(|(error, _)| error.held_by),
             is_watched: false,
         };
         let put = match put {
             Ok(put) => put,
-            Err(NotPut { why, .. }) => {
+            Err((error, _)) => {
                 self.unwritten.borrow_mut().extend(&cells);
                 self.changed.notify_one();
+                let why = error.of_outputs();
+                let is_held = is_late && error.held_by.is_some();
                 self.job(|job| {
                     for at in cells {
                         job.cells[at].unwritten = Some(why.clone());
                     }
+                    job.held |= is_held;
                 });
+                if is_held {
+                    self.project.reopen_job(self.folder);
+                }
                 return wrote;
             }
         };
@@ -192,10 +200,11 @@ impl Recorder<'_> {
         self.write().await;
     }
 
-    /// Writes the outputs that came after the end of their job.
-    pub(super) async fn write_late(&self) {
+    /// Writes the outputs that came after the end of their job; returns whether they are held back.
+    pub(super) async fn write_late(&self) -> bool {
         self.write().await;
         self.show_elsewhere_at_last().await;
+        self.held.borrow().is_some()
     }
 
     /// Returns the display ids of earlier executions on the kernel.
@@ -220,21 +229,29 @@ impl Recorder<'_> {
         }
     }
 
-    /// Writes this job's updates into the cells of earlier executions.
-    async fn show_elsewhere(&self) -> WriteFacts {
+    /// Writes this job's updates into the cells of earlier executions. What is held back is tried again, unless this is
+    /// the last time.
+    async fn show_elsewhere(&self, is_last: bool) -> WriteFacts {
         let mut shown = self.earlier_updates.borrow_mut().take_shown();
         if shown.is_empty() {
             return WriteFacts::default();
         }
         let (updates, found) = updates(&self.job.borrow(), &shown, &self.earlier_displays());
-        let begun = Instant::now();
         let mut wrote = WriteFacts::default();
         for (path, updates) in updates {
             let name = path.display().to_string();
             let put = tokio::task::spawn_blocking(move || into_notebook::update(&path, &updates));
             let put = put.await;
             match put.unwrap_or_else(|error| Err(error.to_string().into())) {
-                Ok(bytes) => wrote.bytes += bytes as u64,
+                Ok(put) => {
+                    wrote.bytes += put.bytes as u64;
+                    wrote.took += put.took;
+                }
+                Err(NotPut { held_by, .. }) if held_by.is_some() && !is_last => {
+                    wrote.failed = true;
+                    wrote.held_by = held_by;
+                    self.changed.notify_one();
+                }
                 Err(NotPut { why, .. }) => {
                     wrote.failed = true;
                     self.note(format!(
@@ -248,14 +265,13 @@ impl Recorder<'_> {
             shown.retain(|id, _| !found.contains(id));
         }
         self.earlier_updates.borrow_mut().put_back(shown);
-        wrote.took = begun.elapsed();
         wrote
     }
 
     /// Writes these updates at the end of the job, once earlier recorders have written their
     /// outputs.
     pub(super) async fn show_elsewhere_at_last(&self) {
-        self.show_elsewhere().await;
+        self.show_elsewhere(true).await;
         if self.earlier_updates.borrow().is_empty() {
             return;
         }
@@ -265,7 +281,7 @@ impl Recorder<'_> {
         if let Err(error) = ask_to_write(others.collect()).await {
             tracing::warn!(%error, "other recorders could not be asked");
         }
-        self.show_elsewhere().await;
+        self.show_elsewhere(true).await;
     }
 
     /// Waits until a front end that has disconnected can no longer return, and returns whether the
@@ -286,10 +302,12 @@ impl Recorder<'_> {
 
     /// Returns why outputs are held back, if JupyterLab had the notebook open in a room a moment ago: its page may be
     /// loading again.
-    fn may_be_reloading(&self) -> Option<String> {
-        let seen = self.seen_in_room.borrow();
-        let recent = seen.as_ref().filter(|(at, _)| at.elapsed() < RELOAD);
-        recent.map(|(_, why)| why.clone())
+    fn may_be_reloading(&self) -> Option<(NotPut, Instant)> {
+        let held = self.held.borrow();
+        let is_recent = |(held, at): &&(NotPut, Instant)| {
+            held.held_by == Some(Hold::Room) && at.elapsed() < RELOAD
+        };
+        held.as_ref().filter(is_recent).cloned()
     }
 
     /// Returns for how long a front end that has disconnected may still return.

@@ -32,3 +32,13 @@ fn who_waits_is_shown_until_the_cell_is_sent() {
 fn a_cell_that_its_user_withdraws_is_in_the_journal_with_its_id() {
     waiting("withdrawn");
 }
+
+#[test]
+fn no_outputs_are_written_while_a_cell_of_vs_code_waits_or_runs() {
+    waiting("held");
+}
+
+#[test]
+fn no_late_outputs_are_written_while_a_cell_of_vs_code_runs() {
+    waiting("late");
+}
