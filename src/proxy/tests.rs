@@ -105,6 +105,8 @@ struct Reached {
     jobs_waited: AtomicU64,
     /// A request that was made while the kernel was restarted ran on the next one.
     ran_after_a_restart: AtomicU64,
+    /// A job that was requested while the kernel was restarted ran on the next one.
+    jobs_ran_after_a_restart: AtomicU64,
     /// A cell failed that no kernel had run.
     cells_failed: AtomicU64,
     /// A cell of a front end that knew its kernel failed before it was written to that kernel, which had ended.
@@ -324,6 +326,9 @@ impl<'a> World<'a> {
             request.ran_on = Some(generation);
             if request.is_early {
                 count(&self.reached.ran_after_a_restart);
+                if request.front_end.is_none() {
+                    count(&self.reached.jobs_ran_after_a_restart);
+                }
             }
             match &code {
                 Code::Job(job) => {
@@ -687,6 +692,7 @@ fn no_request_runs_on_a_kernel_for_which_it_was_not_made() {
         jobs_lost_their_kernel,
         jobs_waited,
         ran_after_a_restart,
+        jobs_ran_after_a_restart,
         cells_failed,
         cells_lost_their_kernel,
         cells_ended_with_their_kernel,
@@ -698,6 +704,7 @@ fn no_request_runs_on_a_kernel_for_which_it_was_not_made() {
         jobs_lost_their_kernel,
         jobs_waited,
         ran_after_a_restart,
+        jobs_ran_after_a_restart,
         cells_failed,
         cells_lost_their_kernel,
         cells_ended_with_their_kernel,
