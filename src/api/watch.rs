@@ -15,14 +15,14 @@ use super::exec::{ExecAnswer, ExecRequest};
 use super::job::{FollowOptions, JobVerdict, OutputsAs, RunAnswer};
 use super::problem::Problem;
 use super::selection::CellsToRun;
-use super::stale::{CellNames, FIRST_LINE, StaleCell};
+use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::unsaved;
 use crate::editing::view;
 use crate::execution::exec::has_tag;
-use crate::execution::notebook_graph::{NotebookGraph, language_of};
-use crate::graph::{Cancel, EffectsCache, PlanRequest};
+use crate::execution::notebook_graph::NotebookGraph;
+use crate::graph::{Cancel, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
 use crate::project::{FolderWatch, Status};
 
@@ -89,17 +89,9 @@ pub struct StaleWatch {
     file: NotebookFile,
     changes: FolderWatch,
     events: EventFollower,
-    state: Arc<Mutex<WatchState>>,
+    triggers: Arc<Mutex<Triggers>>,
     /// The list that was returned last.
     last: Option<Vec<(String, String)>>,
-}
-
-/// What the last analyses of the notebook found.
-#[derive(Debug, Default)]
-struct WatchState {
-    /// The effects of texts that were read before.
-    cache: Option<EffectsCache>,
-    triggers: Triggers,
 }
 
 impl StaleWatch {
@@ -116,7 +108,7 @@ impl StaleWatch {
             changes: FolderWatch::begin(&[&folder], PACE),
             events,
             file,
-            state: Arc::default(),
+            triggers: Arc::default(),
             last: None,
         })
     }
@@ -174,7 +166,7 @@ impl StaleWatch {
             return;
         };
         // The cells that an edit kept from being run are planned again; those behind one that failed are not.
-        let triggers = &mut lock(&self.state).triggers;
+        let triggers = &mut lock(&self.triggers);
         let is_edited = job.verdict() == JobVerdict::Edited;
         let is_left = |status: &str| is_edited && matches!(status, "not_run" | "edited");
         for cell in &job.record.cells {
@@ -210,7 +202,7 @@ impl StaleWatch {
     /// Analyses the notebook. Returns `None` if it cannot be read now, but could before.
     async fn snapshot(&self, caller: &Caller) -> Result<Option<StaleSnapshot>, Problem> {
         let (file, request) = (self.file.clone(), self.request.clone());
-        let (state, is_first) = (self.state.clone(), self.last.is_none());
+        let (triggers, is_first) = (self.triggers.clone(), self.last.is_none());
         blocking(caller, move |caller| {
             let document = match view::open(&file, caller.by()) {
                 Ok(view) => view.document,
@@ -222,14 +214,14 @@ impl StaleWatch {
                 request: &request,
                 cancel: &caller.cancel,
             };
-            analysis.snapshot(&document, &mut lock(&state)).map(Some)
+            analysis.snapshot(&document, &mut lock(&triggers)).map(Some)
         })
         .await
     }
 }
 
-fn lock(state: &Mutex<WatchState>) -> MutexGuard<'_, WatchState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(triggers: &Mutex<Triggers>) -> MutexGuard<'_, Triggers> {
+    triggers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The analysis of a watched notebook.
@@ -243,11 +235,9 @@ impl Analysis<'_> {
     fn snapshot(
         &self,
         document: &Document,
-        state: &mut WatchState,
+        triggers: &mut Triggers,
     ) -> Result<StaleSnapshot, Problem> {
-        let language = || EffectsCache::new(language_of(self.file, document));
-        let cache = state.cache.get_or_insert_with(language);
-        let graph = NotebookGraph::with_cache(self.file, document, cache, self.cancel)?;
+        let graph = NotebookGraph::of(self.file, document, analysis(false), self.cancel)?;
         let names = CellNames::of(document, &graph);
         let cells = graph.cells().filter_map(|(place, cell)| {
             let source = document.cells().get(place)?.source();
@@ -256,9 +246,7 @@ impl Analysis<'_> {
             Some((id.to_owned(), key, cell.stale.is_some()))
         });
         let cells: Vec<_> = cells.collect();
-        let became_stale = state
-            .triggers
-            .update(&cells, |changed| graph.graph.downstream(changed));
+        let became_stale = triggers.update(&cells, |changed| graph.graph.downstream(changed));
         let id = |place: usize| document.cells().get(place).map(|cell| cell.id().to_owned());
         let stale = graph.cells().filter_map(|(place, _)| {
             Some(WatchedCell {
@@ -271,7 +259,7 @@ impl Analysis<'_> {
         });
         let stale = stale.collect();
         let (to_run, waits_for) = match self.request.runs_stale {
-            true => self.to_run(document, &graph, &state.triggers),
+            true => self.to_run(document, &graph, triggers),
             false => (Vec::new(), None),
         };
         Ok(StaleSnapshot {

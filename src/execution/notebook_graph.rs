@@ -1,10 +1,12 @@
 //! Which cells of a notebook depend on which and which are out of date: its cells and its kernel's past, put
 //! together.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::earlier_outputs::outputs_of_earlier_text;
-use super::runs::past_runs;
+use super::runs::{KernelEvents, past_runs};
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
 use crate::graph::{
@@ -52,7 +54,8 @@ pub struct NotebookGraph {
 }
 
 impl NotebookGraph {
-    /// Analyses a notebook.
+    /// Analyses a notebook. What a process has found out about a notebook's texts and its kernel's past is kept, so
+    /// that an analysis costs the same however much was run before.
     ///
     /// # Errors
     /// The project's state cannot be read, or the analysis was cancelled.
@@ -62,32 +65,35 @@ impl NotebookGraph {
         analysis: Analysis,
         cancel: &Cancel,
     ) -> Result<Self, GraphError> {
-        let runs = past_runs(&notebook.project, &notebook.key, document);
+        let known = known_of(notebook);
+        // Another request may analyse the same notebook at this moment.
+        let (mut locked, mut own);
+        let known = match known.try_lock() {
+            Ok(found) => {
+                locked = found;
+                &mut *locked
+            }
+            Err(_) => {
+                own = Known::default();
+                &mut own
+            }
+        };
+        let runs = past_runs(
+            &notebook.project,
+            &notebook.key,
+            document,
+            &mut known.events,
+        );
         let runs = match analysis {
             Analysis::IfRun => runs.unwrap_or_default(),
             Analysis::Whole | Analysis::InOrder => runs?,
         };
-        let language = match analysis {
+        known.effects.set_language(match analysis {
             Analysis::InOrder => CellLanguage::InOrder,
             Analysis::IfRun if runs.is_empty() => CellLanguage::Other,
             Analysis::IfRun | Analysis::Whole => language_of(notebook, document),
-        };
-        let mut cache = EffectsCache::new(language);
-        Self::of_runs(notebook, document, &runs, &mut cache, cancel)
-    }
-
-    /// Analyses a notebook again, with what is known of its texts.
-    ///
-    /// # Errors
-    /// The project's state cannot be read, or the analysis was cancelled.
-    pub fn with_cache(
-        notebook: &NotebookFile,
-        document: &Document,
-        cache: &mut EffectsCache,
-        cancel: &Cancel,
-    ) -> Result<Self, GraphError> {
-        let runs = past_runs(&notebook.project, &notebook.key, document)?;
-        Self::of_runs(notebook, document, &runs, cache, cancel)
+        });
+        Self::of_runs(notebook, document, &runs, &mut known.effects, cancel)
     }
 
     fn of_runs(
@@ -169,6 +175,35 @@ impl NotebookGraph {
     pub fn has_earlier_outputs(&self, place: usize) -> bool {
         self.with_earlier_outputs.contains(&place)
     }
+}
+
+/// What was found out about a notebook in its last analysis.
+#[derive(Debug, Default)]
+struct Known {
+    events: KernelEvents,
+    effects: EffectsCache,
+}
+
+/// A notebook, by its project's folder and its key, with what is known of it.
+type KnownNotebook = ((PathBuf, String), Arc<Mutex<Known>>);
+
+/// The notebooks that this process has analysed, the last one first.
+static ANALYSED: Mutex<VecDeque<KnownNotebook>> = Mutex::new(VecDeque::new());
+
+/// How many notebooks are kept.
+const MOST_ANALYSED: usize = 8;
+
+/// Returns what is known of a notebook.
+fn known_of(notebook: &NotebookFile) -> Arc<Mutex<Known>> {
+    let name = (notebook.project.dir().to_owned(), notebook.key.clone());
+    let mut all = ANALYSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = all.iter().position(|(its, _)| *its == name);
+    let entry = at.and_then(|at| all.remove(at));
+    let entry = entry.unwrap_or_else(|| (name, Arc::default()));
+    let known = entry.1.clone();
+    all.push_front(entry);
+    all.truncate(MOST_ANALYSED);
+    known
 }
 
 /// Returns the language of a notebook's code cells: what the notebook says, or else its kernel.

@@ -3,7 +3,7 @@
 //! A job runs only on the kernel for which it was requested. An actor's jobs run in the order in which they were
 //! requested.
 
-use jiff::Timestamp;
+use std::borrow::Borrow;
 
 use crate::project::jobs::{Job, JobState};
 use crate::project::{Session, Status};
@@ -21,23 +21,25 @@ pub(crate) enum NextStep<T> {
 
 /// Returns what the recorder of a job does next. `session` is the record of the job's session, and `open` are the jobs
 /// that are not over, of all actors and sessions.
-pub(crate) fn next_step<T>(
+pub(crate) fn next_step<J: Borrow<Job>, T>(
     job: &Job,
     session: &Session,
-    open: impl IntoIterator<Item = (Job, T)>,
-) -> NextStep<(Job, T)> {
+    open: impl IntoIterator<Item = (J, T)>,
+) -> NextStep<(J, T)> {
     if !has_kernel(session, job.for_generation) {
         return NextStep::End;
     }
-    let order = |job: &Job| -> (Timestamp, String) { (job.asked_at, job.id.clone()) };
+    let actor = job.actor();
+    let order = |one: &Job, other: &Job| (one.asked_at, &one.id).cmp(&(other.asked_at, &other.id));
     let earlier = open.into_iter().filter(|(other, _)| {
+        let other: &Job = other.borrow();
         other.id != job.id
             && other.state == JobState::Queued
             && other.session == job.session
-            && other.actor() == job.actor()
-            && order(other) < order(job)
+            && other.actor() == actor
+            && order(other, job).is_lt()
     });
-    match earlier.min_by_key(|(other, _)| order(other)) {
+    match earlier.min_by(|(one, _), (other, _)| order(one.borrow(), other.borrow())) {
         Some(earlier) => NextStep::WaitFor(earlier),
         None => NextStep::Send,
     }
@@ -52,6 +54,8 @@ pub(crate) fn has_kernel(session: &Session, generation: Option<u64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn job(id: &str, by: &str, second: i64) -> Job {

@@ -5,18 +5,37 @@
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
+
 use super::cell_lookup::CellLookup;
 use super::replay::ends;
 use crate::graph::{End, PastRun};
 use crate::notebook::Document;
-use crate::project::event::{Event, EventKind, ExecutionStart, Outcome};
-use crate::project::{Project, StateError};
+use crate::project::event::{Event, EventKind, Events, ExecutionStart, Outcome, Position};
+use crate::project::{Project, Session, StateError};
 
 /// How many bytes of the journal are read: about 50,000 runs.
 const READ_BYTES: u64 = 16 << 20;
 
+/// How many events of a kernel are kept, as many as [`READ_BYTES`] have.
+const MOST_KEPT: usize = 100_000;
+
+/// The events of a notebook's kernel that were read before: the next reader reads only later ones.
+#[derive(Debug, Default)]
+pub(super) struct KernelEvents {
+    generation: u64,
+    /// When the kernel was started: the journal may have been deleted, and another kernel may have the generation.
+    started_at: Option<Timestamp>,
+    /// The position of the first event that was not read.
+    end: Position,
+    /// Whether the journal has the kernel's beginning.
+    is_whole: bool,
+    /// The events of requests, oldest first.
+    events: Vec<Event>,
+}
+
 /// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
-/// notebook never had a kernel.
+/// notebook never had a kernel. `known` has what was read before for the same notebook.
 ///
 /// # Errors
 /// The project's state cannot be read.
@@ -24,55 +43,83 @@ pub(super) fn past_runs(
     project: &Project,
     notebook: &str,
     document: &Document,
+    known: &mut KernelEvents,
 ) -> Result<Vec<PastRun>, StateError> {
     let state = project.state()?;
     let owner = state.owner_key(notebook);
     let Some(session) = state.session(&owner) else {
         return Ok(Vec::new());
     };
+    known.read(project.events(&owner), &session);
     let past = Past {
         notebook,
         owner: &owner,
-        generation: session.generation,
         // The kernel of another program may have run code before nb knew it.
         is_whole: session.is_owned(),
     };
-    Ok(past.runs(project.events(&owner).within(READ_BYTES), document))
+    Ok(past.runs(known, document))
 }
 
-/// The kernel whose past is read, and the notebook.
+impl KernelEvents {
+    /// Reads the events that are not known yet of a session's kernel.
+    fn read(&mut self, events: Events, session: &Session) {
+        let end = events.end();
+        let is_same =
+            (self.generation, self.started_at) == (session.generation, session.started_at);
+        // If the journal is shorter than it was, it is a new one.
+        if !is_same || self.end > end {
+            *self = Self {
+                generation: session.generation,
+                started_at: session.started_at,
+                ..Self::default()
+            };
+        }
+        let events = events.after(self.end).within(READ_BYTES);
+        self.end = end;
+        self.add(events);
+    }
+
+    /// Adds events, which come newest first, to those that are known.
+    fn add(&mut self, events: impl Iterator<Item = Event>) {
+        let mut new = Vec::new();
+        for event in events {
+            let event_generation = event.generation.unwrap_or(self.generation);
+            // The ends of an earlier kernel's cells may be written after this kernel's beginning.
+            let is_of_earlier = event_generation < self.generation && event.request().is_some();
+            let is_beginning = event_generation == self.generation
+                && matches!(event.kind, EventKind::Opened | EventKind::Restarted);
+            if is_of_earlier || is_beginning {
+                self.is_whole = true;
+                self.events.clear();
+                break;
+            }
+            if event_generation == self.generation && event.msg_id().is_some() {
+                new.push(event);
+            }
+        }
+        self.events.extend(new.into_iter().rev());
+        let extra = self.events.len().saturating_sub(MOST_KEPT);
+        if extra > 0 {
+            self.events.drain(..extra);
+            self.is_whole = false;
+        }
+    }
+}
+
+/// The notebook whose runs are looked for.
 struct Past<'a> {
     notebook: &'a str,
     owner: &'a str,
-    generation: u64,
-    /// Whether the journal has the kernel's beginning.
+    /// Whether `nb` started the kernel.
     is_whole: bool,
 }
 
 impl Past<'_> {
-    /// Collects the runs from events that come newest first.
-    fn runs(&self, events: impl Iterator<Item = Event>, document: &Document) -> Vec<PastRun> {
-        let mut kernel_events = Vec::new();
-        let mut is_whole = false;
-        for event in events {
-            let event_generation = event.generation.unwrap_or(self.generation);
-            if event_generation != self.generation {
-                // The ends of an earlier kernel's cells may be written after this kernel's beginning.
-                if event_generation < self.generation && event.request().is_some() {
-                    is_whole = true;
-                    break;
-                }
-                continue;
-            }
-            if matches!(event.kind, EventKind::Opened | EventKind::Restarted) {
-                is_whole = true;
-                break;
-            }
-            if event.msg_id().is_some() {
-                kernel_events.push(event);
-            }
-        }
-        let kernel_events: Vec<_> = kernel_events.iter().collect();
+    /// Returns the runs that the events show.
+    fn runs(&self, known: &KernelEvents, document: &Document) -> Vec<PastRun> {
+        // The newest first.
+        let kernel_events = known.events.iter().rev();
+        let kernel_events: Vec<_> = kernel_events.collect();
         let ends = ends(&kernel_events);
         let asked = kernel_events.iter().filter_map(|event| event.request());
         let asked: HashSet<_> = asked.map(|start| &*start.msg_id).collect();
@@ -95,7 +142,7 @@ impl Past<'_> {
         let mut runs = Vec::new();
         // A kernel counts from 1; of a kernel whose beginning is not known, nothing is.
         let mut count = Some(0);
-        if !(is_whole && self.is_whole) {
+        if !(known.is_whole && self.is_whole) {
             runs.push(unseen());
             count = None;
         }
@@ -172,10 +219,25 @@ mod tests {
         let past = Past {
             notebook: "a.ipynb",
             owner: "a.ipynb",
-            generation: 2,
             is_whole,
         };
-        past.runs(events.into_iter(), &document)
+        let known = |parts: &[&[Event]]| {
+            let mut known = KernelEvents {
+                generation: 2,
+                ..KernelEvents::default()
+            };
+            for part in parts {
+                known.add(part.iter().cloned());
+            }
+            past.runs(&known, &document)
+        };
+        let runs = known(&[&events]);
+        // It is the same if a part of the events was read before.
+        for at in 0..events.len() {
+            let (new, old) = events.split_at(at);
+            assert_eq!(known(&[old, new]), runs);
+        }
+        runs
     }
 
     fn run(cell: &str, code: &str, end: End) -> PastRun {

@@ -27,6 +27,9 @@ use stale::FollowedRuns;
 /// How many texts' effects are kept.
 const MOST_KEPT: usize = 20_000;
 
+/// How many texts are kept that are no longer used.
+const FEW: usize = 100;
+
 /// The language of a notebook's code cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellLanguage {
@@ -51,11 +54,21 @@ pub struct EffectsCache {
 }
 
 impl EffectsCache {
-    /// Returns an empty cache for cells of a language.
-    pub fn new(language: CellLanguage) -> Self {
-        Self {
-            language,
-            ..Self::default()
+    /// Sets the language of the cells. What is known of texts in another one is forgotten.
+    pub fn set_language(&mut self, language: CellLanguage) {
+        if self.language != language {
+            *self = Self {
+                language,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Forgets the texts that are no longer used, if they are more than those of so many cells.
+    fn forget_unused(&mut self, cells: usize) {
+        if self.known.len() > 2 * cells + FEW {
+            self.known
+                .retain(|_, (_, effects)| Arc::strong_count(effects) > 1);
         }
     }
 
@@ -181,6 +194,7 @@ impl Graph {
             last,
             kernel: stale::KernelRuns::of(cells, runs, cache, cancel)?,
         };
+        cache.forget_unused(cells.len());
         let stale = graph.kernel.stale(&graph.sources, &graph.traces);
         let used = graph.used();
         let mut all = Vec::with_capacity(cells.len());

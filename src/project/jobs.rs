@@ -458,23 +458,26 @@ impl Project {
         }
     }
 
-    /// Removes the oldest jobs that have ended, so that all ended jobs together stay within bounds.
+    /// Removes the oldest jobs that have ended, so that all ended jobs together stay within bounds. Reads only the
+    /// records of those that have to go.
     pub fn sweep_jobs(&self) {
-        let ended = |folder: JobFolder| Some((folder.read().ok()?.ended_at?, folder));
-        let mut ended_jobs: Vec<_> = self.jobs().into_iter().filter_map(ended).collect();
-        // Newest first.
-        ended_jobs.sort_by_key(|(ended, _)| std::cmp::Reverse(*ended));
+        let open = self.open_jobs();
+        let mut ended = self.jobs_lately();
+        ended.retain(|folder| !open.contains(folder));
         let mut bytes = 0;
-        for (count, (_, folder)) in ended_jobs.iter().enumerate() {
+        for (count, folder) in ended.iter().enumerate() {
             bytes += folder.bytes();
             // The newest is kept however large it is: an actor has just requested it.
-            if count > 0 && (bytes > MOST_BYTES || count >= MOST_JOBS) {
+            if count > 0
+                && (bytes > MOST_BYTES || count >= MOST_JOBS)
+                && folder.read().is_ok_and(|job| job.ended_at.is_some())
+            {
                 let _ = beneath::remove_folder_all(&folder.dir);
             }
         }
     }
 
-    /// Calls [`Project::sweep_jobs`] if this job may have made the jobs too many or too large. A sweep reads
+    /// Calls [`Project::sweep_jobs`] if this job may have made the jobs too many or too large. A sweep looks at
     /// every job, which takes longer than a small cell.
     pub fn sweep_jobs_after(&self, ended: &JobFolder) {
         let count = beneath::paths(&self.dir().join(JOBS)).len();
@@ -881,6 +884,7 @@ pub(super) mod tests {
                 folder.write(&job).unwrap();
                 let events = File::create(folder.dir.join("events.jsonl")).unwrap();
                 events.set_len(MOST_BYTES / 2 - 10_000).unwrap();
+                project.close_job(&folder);
                 folder
             })
             .collect();

@@ -103,9 +103,18 @@ struct Reached {
     jobs_ended_in_queue: AtomicU64,
     /// A job was connected to a kernel that had ended.
     jobs_lost_their_kernel: AtomicU64,
+    /// A job waited for an earlier one of its actor.
+    jobs_waited: AtomicU64,
     /// A request that was made while the kernel was restarted ran on the next one.
     ran_after_a_restart: AtomicU64,
+    /// A job that was requested while the kernel was restarted ran on the next one.
+    jobs_ran_after_a_restart: AtomicU64,
+    /// A cell failed that no kernel had run.
     cells_failed: AtomicU64,
+    /// A cell of a front end that knew its kernel failed before it was written to that kernel, which had ended.
+    cells_lost_their_kernel: AtomicU64,
+    /// A kernel ended while it ran a cell.
+    cells_ended_with_their_kernel: AtomicU64,
 }
 
 struct World<'a> {
@@ -135,9 +144,7 @@ fn parent_number(message: &Verified) -> Option<usize> {
 }
 
 impl<'a> World<'a> {
-    fn new(seed: u64, reached: &'a Reached, now: Now) -> Self {
-        let mut session = Session::local("/p/a.ipynb".into());
-        session.status = Status::Stopped;
+    fn new(seed: u64, reached: &'a Reached, now: Now, session: Session) -> Self {
         let front_end = |number: usize| {
             let settings = Settings {
                 id: format!("own {number}"),
@@ -180,7 +187,7 @@ impl<'a> World<'a> {
         ClientId::new(format!("client {front_end}").into())
     }
 
-    fn show(&self, text: &str) {
+    fn show(&self, text: std::fmt::Arguments<'_>) {
         if self.is_shown {
             eprintln!(
                 "{text}: {:?} {}",
@@ -232,7 +239,7 @@ impl<'a> World<'a> {
 
     fn begin_restart(&mut self) {
         if self.session.status == Status::Live {
-            self.show("restart");
+            self.show(format_args!("restart"));
             self.session.status = Status::Restarting;
             self.session.ended = Some(self.session.ends_now("restarted", Some("bob")));
             self.kernel = None;
@@ -240,14 +247,14 @@ impl<'a> World<'a> {
     }
 
     fn shut_down(&mut self) {
-        self.show("shutdown");
+        self.show(format_args!("shutdown"));
         self.session.status = Status::Stopped;
         self.session.ended = Some(self.session.ends_now("shut down", Some("bob")));
         self.kernel = None;
     }
 
     fn kill(&mut self) {
-        self.show("kill");
+        self.show(format_args!("kill"));
         self.kernel = None;
     }
 
@@ -276,7 +283,7 @@ impl<'a> World<'a> {
                 queue: VecDeque::new(),
                 running: None,
             });
-            self.show("started");
+            self.show(format_args!("started"));
         }
     }
 
@@ -304,11 +311,19 @@ impl<'a> World<'a> {
             request.ran_on = Some(generation);
             if request.is_early {
                 count(&self.reached.ran_after_a_restart);
+                if request.front_end.is_none() {
+                    count(&self.reached.jobs_ran_after_a_restart);
+                }
             }
             match &code {
                 Code::Job(job) => {
                     self.jobs[*job].job.state = JobState::Running;
                     count(&self.reached.jobs_ran);
+                    let is_queued = |it: &SimulatedJob| {
+                        it.job.by == self.jobs[*job].job.by && it.job.state == JobState::Queued
+                    };
+                    let earlier = self.jobs[..*job].iter().find(|it| is_queued(it));
+                    assert!(earlier.is_none(), "job {number} ran before {earlier:?}");
                 }
                 Code::Cell { .. } => count(&self.reached.cells_ran),
             }
@@ -365,7 +380,7 @@ impl<'a> World<'a> {
             for_generation: Some(made_for),
             ..Job::default()
         };
-        self.show(&format!("job {number} for {made_for}"));
+        self.show(format_args!("job {number} for {made_for}"));
         self.jobs.push(SimulatedJob {
             job,
             request: number,
@@ -378,9 +393,9 @@ impl<'a> World<'a> {
         match self.jobs[at].stage {
             Stage::Waits => {
                 let open = self.jobs.iter().filter(|it| it.stage != Stage::Over);
-                let open = open.map(|it| (it.job.clone(), ()));
+                let open = open.map(|it| (&it.job, ()));
                 match queue::next_step(&self.jobs[at].job, &self.session, open) {
-                    NextStep::WaitFor(_) => {}
+                    NextStep::WaitFor(_) => count(&self.reached.jobs_waited),
                     NextStep::End => {
                         count(&self.reached.jobs_ended_in_queue);
                         self.end_job(at);
@@ -441,7 +456,7 @@ impl<'a> World<'a> {
             ran_on: None,
             is_answered: false,
         });
-        self.show(&format!("cell {number} of {front_end}"));
+        self.show(format_args!("cell {number} of {front_end}"));
         let content = json!({ "code": "x", "store_history": true });
         let cell = message(
             "execute_request",
@@ -475,15 +490,12 @@ impl<'a> World<'a> {
         }
         let own = format!("own {number}");
         let it = &mut self.front_ends[number];
-        let unsent = it.outbox.drain(..);
-        let unsent: Vec<_> = unsent
-            .filter(|(client, ..)| client.bytes() != own.as_bytes())
-            .collect();
-        let is_new = it.bridge.kernel() != &kernel;
-        if !is_new {
-            it.outbox.extend(unsent);
+        it.outbox
+            .retain(|(client, ..)| client.bytes() != own.as_bytes());
+        if it.bridge.kernel() == &kernel {
             return;
         }
+        let unsent = std::mem::take(&mut it.outbox);
         it.bridge.set_kernel(self.now, kernel, &ending(), unsent);
         if let Some(generation) = self.known_generation(number) {
             let awaiting = self.requests.iter_mut();
@@ -547,8 +559,17 @@ impl<'a> World<'a> {
                     let request = &mut self.requests[request];
                     assert!(!request.is_answered, "it is answered twice");
                     request.is_answered = true;
-                    if request.ran_on.is_none() {
-                        count(&self.reached.cells_failed);
+                    match (request.ran_on, request.made_for) {
+                        (None, made_for) => {
+                            count(&self.reached.cells_failed);
+                            if made_for.is_some_and(|of| of < self.session.generation) {
+                                count(&self.reached.cells_lost_their_kernel);
+                            }
+                        }
+                        (Some(ran_on), _) if ran_on < self.session.generation => {
+                            count(&self.reached.cells_ended_with_their_kernel);
+                        }
+                        (Some(_), _) => {}
                     }
                 }
                 Action::Revive { .. } => self.open(),
@@ -589,10 +610,16 @@ impl<'a> World<'a> {
     }
 }
 
-/// Runs one world; returns the failed assertion.
-fn failure(seed: u64, is_shown: bool, reached: &Reached, now: Now) -> Option<String> {
+/// Runs one world; returns the failed assertion. `session` is the record of a session without a kernel.
+fn failure(
+    seed: u64,
+    is_shown: bool,
+    reached: &Reached,
+    now: Now,
+    session: &Session,
+) -> Option<String> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut world = World::new(seed, reached, now);
+        let mut world = World::new(seed, reached, now, session.clone());
         world.is_shown = is_shown;
         for _ in 0..STEPS {
             world.step();
@@ -610,12 +637,14 @@ fn no_request_runs_on_a_kernel_for_which_it_was_not_made() {
         instant: Instant::now(),
         date: Timestamp::UNIX_EPOCH,
     };
+    let mut session = Session::local("/p/a.ipynb".into());
+    session.status = Status::Stopped;
     let reached = Reached::default();
     if let Some(seed) = std::env::var("NB_QUEUE_SEED")
         .ok()
         .and_then(|it| it.parse().ok())
     {
-        assert_eq!(failure(seed, true, &reached, now), None);
+        assert_eq!(failure(seed, true, &reached, now, &session), None);
         return;
     }
     let next = AtomicU64::new(1);
@@ -631,7 +660,7 @@ fn no_request_runs_on_a_kernel_for_which_it_was_not_made() {
                     if seed > SEEDS || failed.lock().expect("no panic in it").is_some() {
                         return;
                     }
-                    if let Some(why) = failure(seed, false, &reached, now) {
+                    if let Some(why) = failure(seed, false, &reached, now, &session) {
                         *failed.lock().expect("no panic in it") = Some((seed, why));
                     }
                 }
@@ -646,16 +675,24 @@ fn no_request_runs_on_a_kernel_for_which_it_was_not_made() {
         cells_ran,
         jobs_ended_in_queue,
         jobs_lost_their_kernel,
+        jobs_waited,
         ran_after_a_restart,
+        jobs_ran_after_a_restart,
         cells_failed,
+        cells_lost_their_kernel,
+        cells_ended_with_their_kernel,
     } = &reached;
     let all = [
         jobs_ran,
         cells_ran,
         jobs_ended_in_queue,
         jobs_lost_their_kernel,
+        jobs_waited,
         ran_after_a_restart,
+        jobs_ran_after_a_restart,
         cells_failed,
+        cells_lost_their_kernel,
+        cells_ended_with_their_kernel,
     ];
     let is_reached = |counter: &&AtomicU64| counter.load(Ordering::Relaxed) > 0;
     assert!(all.iter().all(is_reached), "{reached:?}");

@@ -28,8 +28,8 @@ pub(super) struct LedgerContent {
     /// The notebook's file: device and inode. Every write of `nb` makes a new file.
     #[serde(default)]
     pub file: Option<(u64, u64)>,
-    /// The last edits by `nb`, oldest first.
-    #[serde(default)]
+    /// The last edits by `nb`, oldest first, in ledgers of earlier versions; see [`EditLine`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched: Vec<Watched>,
     /// The edit that is being written. If a reader finds one, the process that wrote it was killed,
     /// as it would otherwise still hold the ledger's lock.
@@ -129,19 +129,31 @@ impl LedgerContent {
         self.revision = steps::revision(&cells);
         self.cells = cells;
     }
+}
 
-    /// Adds an edit to those that are compared with later saves. An undo is none of them: it takes the edit
-    /// that it undid out, and if that is an undo, puts the first edit back.
-    pub(super) fn watch(&mut self, op: &str, by: &str, change: &NotebookChange) {
+/// A line of the last edits that are compared with later saves; they are beside the ledger.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum EditLine {
+    /// An edit.
+    Edit(Watched),
+    /// An operation that undid another one. It takes that one out, and if that is an undo, puts the first edit back.
+    Undo {
+        /// The undo's name in the journal.
+        undo: String,
+        /// The operation that it undid.
+        undoes: String,
+    },
+}
+
+impl EditLine {
+    /// Returns the lines of an edit.
+    pub(super) fn of(op: &str, by: &str, change: &NotebookChange) -> Vec<Self> {
         if let Some(undone) = &change.undoes {
-            for edit in &mut self.watched {
-                if edit.undone_by.as_ref() == Some(undone) {
-                    edit.undone_by = None;
-                } else if edit.op == *undone {
-                    edit.undone_by = Some(op.to_owned());
-                }
-            }
-            return;
+            return vec![Self::Undo {
+                undo: op.to_owned(),
+                undoes: undone.clone(),
+            }];
         }
         let steps: &[CellStep] = &change.changes;
         let at = Timestamp::now();
@@ -151,7 +163,7 @@ impl LedgerContent {
             ChangeKind::Removed,
         ];
         let steps = steps.iter().filter(|step| lasting.contains(&step.kind));
-        self.watched.extend(steps.map(|step| Watched {
+        let edits = steps.map(|step| Watched {
             op: op.to_owned(),
             by: by.to_owned(),
             at,
@@ -160,8 +172,35 @@ impl LedgerContent {
             before: step.before,
             after: step.after,
             undone_by: None,
-        }));
-        let extra = self.watched.len().saturating_sub(MOST_WATCHED);
-        self.watched.drain(..extra);
+        });
+        edits.map(Self::Edit).collect()
     }
+}
+
+/// Returns the last edits that are compared with the next save, oldest first.
+pub(super) fn watched(lines: impl IntoIterator<Item = EditLine>) -> Vec<Watched> {
+    let mut watched: Vec<Watched> = Vec::new();
+    for line in lines {
+        match line {
+            EditLine::Edit(edit) => {
+                // A process that was killed may have added it before.
+                let is_known = |it: &Watched| (&it.op, &it.cell) == (&edit.op, &edit.cell);
+                if !watched.iter().rev().take(MOST_WATCHED).any(is_known) {
+                    watched.push(edit);
+                }
+            }
+            EditLine::Undo { undo, undoes } => {
+                for edit in &mut watched {
+                    if edit.undone_by.as_ref() == Some(&undoes) {
+                        edit.undone_by = None;
+                    } else if edit.op == undoes {
+                        edit.undone_by = Some(undo.clone());
+                    }
+                }
+            }
+        }
+    }
+    let extra = watched.len().saturating_sub(MOST_WATCHED);
+    watched.drain(..extra);
+    watched
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::keep::Versions;
-use super::ledger_content::{Head, Intent, LedgerContent};
+use super::ledger_content::{self, EditLine, Head, Intent, LedgerContent, Watched};
 use super::steps::{self, Manifest};
 use super::{EDIT_TIMEOUT, READ_TIMEOUT, git_head, overwritten};
 use crate::activity::participants::joined;
@@ -159,16 +159,59 @@ impl<'a> Recording<'a> {
                 continue;
             }
             content.advance(steps::forth(&content.cells, &change.changes));
-            match (&change.op, &by) {
-                (Some(op), Some(by)) => content.watch(op, by, &change),
-                _ => content.watched.retain(|edit| {
-                    let is_lost =
-                        |lost: &OverwrittenEdit| (&lost.cell, &lost.op) == (&edit.cell, &edit.op);
-                    !change.overwritten.iter().any(is_lost)
-                }),
-            }
+            let recorded = match (&change.op, &by) {
+                (Some(op), Some(by)) => self.watch(content, op, by, &change),
+                _ => self.forget_lost(content, &change.overwritten),
+            };
+            let _ = recorded.inspect_err(|error| warn(self.notebook, error));
         }
         ops
+    }
+
+    /// Adds an edit to those that are compared with later saves.
+    fn watch(
+        &self,
+        content: &mut LedgerContent,
+        op: &str,
+        by: &str,
+        change: &NotebookChange,
+    ) -> io::Result<()> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(());
+        };
+        // Those of an earlier version's ledger come first.
+        let mut lines: Vec<_> = content.watched.drain(..).map(EditLine::Edit).collect();
+        lines.extend(EditLine::of(op, by, change));
+        ledger.add_edits(&lines)
+    }
+
+    /// Returns the edits that are compared with the next save.
+    fn watched(&self, content: &LedgerContent) -> Vec<Watched> {
+        let earlier = content.watched.iter().cloned().map(EditLine::Edit);
+        let lines = self.ledger.iter().flat_map(Ledger::edits);
+        ledger_content::watched(earlier.chain(lines))
+    }
+
+    /// Replaces the edits that are compared with the next save.
+    fn keep_watched(&self, content: &mut LedgerContent, watched: &[Watched]) -> io::Result<()> {
+        content.watched.clear();
+        match &self.ledger {
+            Some(ledger) => ledger.replace_edits(watched),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes edits that a save wiped out from those that are compared with the next one.
+    fn forget_lost(&self, content: &mut LedgerContent, lost: &[OverwrittenEdit]) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut watched = self.watched(content);
+        let is = |edit: &Watched, lost: &OverwrittenEdit| {
+            (&lost.cell, &lost.op) == (&edit.cell, &edit.op)
+        };
+        watched.retain(|edit| !lost.iter().any(|lost| is(edit, lost)));
+        self.keep_watched(content, &watched)
     }
 
     /// Records another program's save. `in_place` says that it was made into the file that `nb`
@@ -194,9 +237,10 @@ impl<'a> Recording<'a> {
         let (by, joined) = self.saved_by(&steps, &cells, git.is_some());
         let git = git.filter(|_| by.is_none());
         let text = |revision: Revision| super::version_source(self.notebook, revision);
-        let (watched, before) = (&mut content.watched, &content.cells);
+        let (mut watched, before) = (self.watched(content), &content.cells);
+        let known = watched.len();
         let mut overwritten =
-            overwritten::take_overwritten(watched, before, manifest, in_place, &text);
+            overwritten::take_overwritten(&mut watched, before, manifest, in_place, &text);
         if self.notebook.project.objects().is_none() {
             // The version is not stored, so it cannot be restored.
             overwritten.iter_mut().for_each(|one| one.revision = None);
@@ -207,7 +251,11 @@ impl<'a> Recording<'a> {
             git,
             ..NotebookChange::of(content.revision, content.revision, steps)
         };
-        self.append_change(content, change, by)
+        self.append_change(content, change, by)?;
+        match watched.len() == known {
+            true => Ok(()),
+            false => self.keep_watched(content, &watched),
+        }
     }
 
     /// Returns the actor of a front end that has saved, if there is evidence of that: it has just run the new text
@@ -438,10 +486,7 @@ impl<'a> Recording<'a> {
         let cells = steps::forth(&content.cells, &change.changes);
         (change.before, change.after) = (content.revision, steps::revision(&cells));
         let kind = match &change.op {
-            Some(op) => {
-                content.watch(op, by.as_deref().unwrap_or_default(), &change);
-                EventKind::Edited(change)
-            }
+            Some(_) => EventKind::Edited(change),
             None => EventKind::Saved(change),
         };
         let event = Event {
@@ -449,6 +494,11 @@ impl<'a> Recording<'a> {
             ..Event::now(&self.notebook.key, kind)
         };
         self.notebook.project.journal()?.append(&event)?;
+        if let EventKind::Edited(change) = &event.kind
+            && let Some(op) = &change.op
+        {
+            self.watch(content, op, event.by.as_deref().unwrap_or_default(), change)?;
+        }
         content.advance(cells);
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::keep;
 use super::past::manifest_at;
 use super::record::EditCommand;
 use super::steps;
-use super::versions::{RecordedChange, events, json_of};
+use super::versions::{RecordedChange, events, json_of, last_events};
 use crate::activity::actor::Actor;
 use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
@@ -134,6 +134,7 @@ pub enum UndoError {
 }
 
 /// An operation in the journal.
+#[derive(Clone)]
 struct RecordedOperation {
     op: OperationEntry,
     change: NotebookChange,
@@ -156,9 +157,8 @@ pub fn undo(
     editor: &Editor,
 ) -> Result<Undone, UndoError> {
     let document = view::open(notebook, &editor.by)?.document;
-    let all = operations(events(notebook));
-    let (operation, inverse) = chosen(notebook, &document, &all, op, editor)?;
-    undo_one(notebook, operation, &inverse, editor)
+    let (operation, inverse) = chosen(notebook, &document, op, editor)?;
+    undo_one(notebook, &operation, &inverse, editor)
 }
 
 /// Returns the operation that [`undo`] would undo, and the notebook before and after that. Nothing is written.
@@ -171,24 +171,41 @@ pub fn preview_undo(
     editor: &Editor,
 ) -> Result<(OperationEntry, Document, Document), UndoError> {
     let document = view::open(notebook, &editor.by)?.document;
-    let all = operations(events(notebook));
-    let (operation, inverse) = chosen(notebook, &document, &all, op, editor)?;
+    let (operation, inverse) = chosen(notebook, &document, op, editor)?;
     let after = undone_document(&inverse, &document, &operation.op, editor)?;
-    Ok((operation.op.clone(), document, after))
+    Ok((operation.op, document, after))
 }
 
 /// Returns the operation that an undo means, and its inverse.
-fn chosen<'a>(
+fn chosen(
     notebook: &NotebookFile,
     document: &Document,
-    all: &'a [RecordedOperation],
     op: Option<&str>,
     editor: &Editor,
-) -> Result<(&'a RecordedOperation, OperationUndo), UndoError> {
-    if let Some(name) = op {
-        let operation = find_operation(all, name)?;
-        return Ok((operation, inverse(notebook, operation)?));
-    }
+) -> Result<(RecordedOperation, OperationUndo), UndoError> {
+    let Some(name) = op else {
+        // An operation is older than its undo, so the journal's end shows which one is the last that is not undone.
+        for bytes in LAST_BYTES {
+            let last = operations(last_events(notebook, bytes));
+            if let Ok(found) = last_own(notebook, document, &last, editor) {
+                return Ok(found);
+            }
+        }
+        let all = operations(events(notebook));
+        return last_own(notebook, document, &all, editor);
+    };
+    let all = operations(events(notebook));
+    let operation = find_operation(&all, name)?;
+    Ok((operation.clone(), inverse(notebook, operation)?))
+}
+
+/// Returns the editor's last operation that is not undone, and its inverse.
+fn last_own(
+    notebook: &NotebookFile,
+    document: &Document,
+    all: &[RecordedOperation],
+    editor: &Editor,
+) -> Result<(RecordedOperation, OperationUndo), UndoError> {
     let undone = undone(all);
     let actor = Actor::from(&*editor.by);
     let is_own = |op: &OperationEntry| actor.is_same(&Actor::parse(op.by.as_deref()));
@@ -209,7 +226,7 @@ fn chosen<'a>(
             continue;
         }
         if without_effect.is_empty() {
-            return Ok((operation, inverse));
+            return Ok((operation.clone(), inverse));
         }
         // An operation without a name is the last one: an earlier one is undone only by its name.
         let (by, next) = (by(), Some(Box::new(operation.op.clone())));
@@ -255,6 +272,9 @@ fn undone_document(
         Err(source) => Err(UndoError::Operation { op, source }),
     }
 }
+
+/// How many of the journal's last bytes are searched for the operation to undo, before all of it is.
+const LAST_BYTES: [u64; 2] = [8 << 10, 256 << 10];
 
 /// How many operations without traces in the file are skipped.
 const MOST_PASSED: usize = 20;

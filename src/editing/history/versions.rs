@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::keep::{kept, version};
 use crate::editing::notebook_file::NotebookFile;
 use crate::notebook::{CellSelector, ChangeKind, Document, Json, Revision, SelectError};
-use crate::project::event::NotebookChange;
+use crate::project::event::{Events, NotebookChange};
 
 /// One change of a notebook in the journal.
 #[derive(Clone, Debug)]
@@ -69,7 +69,18 @@ pub struct Deleted {
 
 /// Returns the changes of a notebook, newest first.
 pub fn events(notebook: &NotebookFile) -> impl Iterator<Item = RecordedChange> {
-    let events = notebook.project.events(&notebook.key);
+    changes(notebook.project.events(&notebook.key))
+}
+
+/// Returns the changes of a notebook in the last bytes of the journal, newest first.
+pub(super) fn last_events(
+    notebook: &NotebookFile,
+    bytes: u64,
+) -> impl Iterator<Item = RecordedChange> {
+    changes(notebook.project.events(&notebook.key).within(bytes))
+}
+
+fn changes(events: Events) -> impl Iterator<Item = RecordedChange> {
     events.filter_map(|event| {
         Some(RecordedChange {
             at: event.at,

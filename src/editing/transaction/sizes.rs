@@ -3,6 +3,10 @@
 //! VS Code saves over a file without asking if it has the size that VS Code loaded or saved last, even if its time is
 //! newer (`notebook::merge::other_size` has more). So an edit avoids all sizes of the day in which an editor may have
 //! read the file, not only the one before.
+//!
+//! Each write reads and stores the sizes, so their record stays short: only the last few are known one by one, each
+//! with the text that the file had. Older ones are ranges. If there are too many ranges, two near ones become one, and
+//! the sizes between them are avoided, too.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +18,18 @@ use crate::notebook::{Document, Revision};
 /// How long a size is remembered.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
 
-/// How many sizes are remembered; the oldest go first. A recorder that writes for a day makes 3,000.
-const MOST: usize = 10_000;
+/// How many of the last sizes are known with their text.
+const MOST_RECENT: usize = 32;
+
+/// How many ranges of older sizes are remembered; the oldest go first.
+const MOST_RANGES: usize = 256;
+
+/// How long a range is at most that has sizes which the file did not have, in bytes: half of the spaces that
+/// [`Document::with_size`] may add.
+const LONGEST: u64 = 2048;
+
+/// The time in which the sizes of one range were seen.
+const PERIOD: SignedDuration = SignedDuration::from_hours(4);
 
 /// Which sizes a written file may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +53,16 @@ impl SizeRule {
 
 /// The sizes that a file had, by their number of bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(default)]
 pub(in crate::editing) struct Sizes {
-    seen: BTreeMap<u64, SeenSize>,
+    recent: BTreeMap<u64, SeenSize>,
+    /// In ascending order.
+    older: Vec<SizeRange>,
 }
+
+/// Sizes that a file had in one period: the number of the period, the first size and the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct SizeRange(i64, u64, u64);
 
 /// When the file last had a size, and what it had then.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -77,24 +97,57 @@ impl Sizes {
         self.insert(size, text, now);
     }
 
+    /// Returns the text that the file had with a size, if it had that size.
     fn text(&self, size: u64) -> Option<SeenText> {
-        self.seen.get(&size).map(|SeenSize(_, text)| *text)
+        let recent = self.recent.get(&size).map(|SeenSize(_, text)| *text);
+        let is_older = || self.older.iter().any(|range| range.contains(size));
+        recent.or_else(|| is_older().then_some(SeenText::Several))
     }
 
     fn insert(&mut self, size: u64, text: SeenText, now: Timestamp) {
-        self.seen.insert(size, SeenSize(now, text));
-        while self.seen.len() > MOST {
-            let oldest = self.seen.iter().min_by_key(|(_, SeenSize(at, _))| *at);
-            let Some(oldest) = oldest.map(|(size, _)| *size) else {
+        self.recent.insert(size, SeenSize(now, text));
+        while self.recent.len() > MOST_RECENT {
+            let oldest = self.recent.iter().min_by_key(|(_, SeenSize(at, _))| *at);
+            let Some((size, SeenSize(at, _))) = oldest.map(|(size, seen)| (*size, *seen)) else {
                 break;
             };
-            self.seen.remove(&oldest);
+            self.recent.remove(&size);
+            self.insert_older(size, at);
+        }
+    }
+
+    fn insert_older(&mut self, size: u64, at: Timestamp) {
+        let mut new = SizeRange(period(at), size, size);
+        self.older.retain(|range| {
+            let joins = range.0 == new.0 && range.1 <= new.2 + 1 && new.1 <= range.2 + 1;
+            if joins {
+                new = SizeRange(new.0, new.1.min(range.1), new.2.max(range.2));
+            }
+            !joins
+        });
+        let at = self.older.partition_point(|range| *range < new);
+        self.older.insert(at, new);
+        if self.older.len() <= MOST_RANGES {
+            return;
+        }
+        let pairs = self.older.windows(2).enumerate();
+        let near = pairs.filter_map(|(at, pair)| {
+            let [SizeRange(period, first, end), SizeRange(other, start, last)] = pair else {
+                return None;
+            };
+            (period == other && last - first < LONGEST).then(|| (start - end, at + 1))
+        });
+        let second = near.min().map_or(0, |(_, second)| second);
+        let SizeRange(_, _, last) = self.older.remove(second);
+        if let Some(first) = second.checked_sub(1).and_then(|at| self.older.get_mut(at)) {
+            first.2 = last;
         }
     }
 
     /// Removes the sizes that the file had more than a day ago.
     pub(super) fn forget_old(&mut self, now: Timestamp) {
-        self.seen.retain(|_, SeenSize(at, _)| is_young(*at, now));
+        self.recent.retain(|_, SeenSize(at, _)| is_young(*at, now));
+        self.older.retain(|range| range.is_young(now));
     }
 
     /// Returns whether a file of `current` bytes may become one of `size` bytes with this text.
@@ -106,15 +159,23 @@ impl Sizes {
         text: Option<Revision>,
         now: Timestamp,
     ) -> bool {
-        let seen = self.seen.get(&(size as u64));
-        let seen = seen.filter(|SeenSize(at, _)| is_young(*at, now));
-        let has_same_text =
-            |SeenSize(_, seen): &SeenSize| text.is_some_and(|text| *seen == SeenText::One(text));
+        let bytes = size as u64;
+        let recent = self.recent.get(&bytes);
+        let recent = recent.filter(|SeenSize(at, _)| is_young(*at, now));
+        let is_older = || {
+            let mut older = self.older.iter();
+            older.any(|range| range.contains(bytes) && range.is_young(now))
+        };
+        let is_new = || recent.is_none() && !is_older();
+        let has_same_text = || {
+            let seen = recent.map(|SeenSize(_, seen)| *seen);
+            text.is_some_and(|text| seen == Some(SeenText::One(text)))
+        };
         match rule {
             SizeRule::Any => true,
             SizeRule::OtherThanNow => size != current,
-            SizeRule::New => size != current && seen.is_none(),
-            SizeRule::NewOrSameText => size != current && seen.is_none_or(has_same_text),
+            SizeRule::New => size != current && is_new(),
+            SizeRule::NewOrSameText => size != current && (is_new() || has_same_text()),
         }
     }
 
@@ -139,6 +200,22 @@ impl Sizes {
             self.allow(rule, size, current, text, now)
         })
     }
+}
+
+impl SizeRange {
+    fn contains(self, size: u64) -> bool {
+        (self.1..=self.2).contains(&size)
+    }
+
+    /// Returns whether the period was in the last day, at least in part.
+    fn is_young(self, now: Timestamp) -> bool {
+        now.as_second() < (self.0 + 1) * PERIOD.as_secs() + KEPT.as_secs()
+    }
+}
+
+/// Returns the number of the period of a moment.
+fn period(at: Timestamp) -> i64 {
+    at.as_second().div_euclid(PERIOD.as_secs())
 }
 
 /// Returns whether a moment was in the last day; true for the future, to which a clock that was set back leads.
@@ -172,7 +249,7 @@ mod tests {
         assert!(allow(SizeRule::New, 2150, 3, 24) && allow(SizeRule::New, 2152, 3, 2));
         let mut later = sizes.clone();
         later.forget_old(at(24));
-        assert_eq!(later.seen.keys().collect::<Vec<_>>(), [&2151]);
+        assert_eq!(later.recent.keys().collect::<Vec<_>>(), [&2151]);
         // The size that the file has now stays forbidden.
         for rule in [
             SizeRule::OtherThanNow,
@@ -208,18 +285,58 @@ mod tests {
     }
 
     #[test]
-    fn the_sizes_of_a_day_are_bounded_and_stored() {
+    fn the_record_of_a_day_is_short_and_has_each_size() {
+        let mut random = 1_u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
         let mut sizes = Sizes::default();
-        let begin = at(0);
-        for size in 0..MOST as u64 + 5 {
-            let second = SignedDuration::from_secs(i64::try_from(size).unwrap());
-            sizes.add(size, Some(text(1)), begin + second);
+        let mut all = Vec::new();
+        let (mut size, mut now) = (20_000, at(0));
+        for _ in 0..5_000 {
+            now += SignedDuration::from_secs(5);
+            // Edits of one cell, and outputs that come and go.
+            size = 20_000 + below(120) + 300 * (below(20) + 1);
+            let free = |it: &usize| sizes.allow(SizeRule::New, *it, 0, None, now);
+            size = (size as usize..).find(free).unwrap() as u64;
+            assert!(size < 30_000, "{size}");
+            sizes.add(size, Some(text(1)), now);
+            all.push(size as usize);
         }
-        assert_eq!(sizes.seen.len(), MOST);
-        assert!(!sizes.seen.contains_key(&4) && sizes.seen.contains_key(&5));
+        let stored = serde_json::to_vec(&sizes).unwrap();
+        assert!(stored.len() < 10_000, "{}", stored.len());
+        let sizes: Sizes = serde_json::from_slice(&stored).unwrap();
+        for size in &all {
+            assert!(!sizes.allow(SizeRule::New, *size, 0, None, now), "{size}");
+        }
+        // The text of the last ones is known.
+        let known =
+            |size: &usize| sizes.allow(SizeRule::NewOrSameText, *size, 0, Some(text(1)), now);
+        assert!(all.iter().rev().take(MOST_RECENT).all(known));
+        assert!(!known(&all[0]));
+        let mut sizes = sizes;
+        sizes.forget_old(at(32));
+        assert!(sizes.allow(SizeRule::New, all[0], 0, None, at(32)));
+        assert!(sizes.allow(SizeRule::New, size as usize, 0, None, at(32)));
+        assert!(sizes.recent.is_empty());
+    }
+
+    #[test]
+    fn sizes_far_from_one_another_are_bounded() {
+        let mut sizes = Sizes::default();
+        for number in 0..2_000_u64 {
+            let second = SignedDuration::from_secs(i64::try_from(number).unwrap());
+            sizes.add(number * 10_000, Some(text(1)), at(0) + second);
+        }
+        assert_eq!(sizes.older.len(), MOST_RANGES);
         let stored = serde_json::to_vec(&sizes).unwrap();
         assert!(stored.len() < super::super::touch::NOTE_BYTES * 9 / 10);
-        let read: Sizes = serde_json::from_slice(&stored).unwrap();
-        assert_eq!(read.seen.len(), MOST);
+        // None of them is longer than it was, so that a size is free nearby.
+        assert!(sizes.older.iter().all(|range| range.1 == range.2));
+        let allow = |size| sizes.allow(SizeRule::New, size, 0, None, at(1));
+        assert!(!allow(19_990_000) && allow(19_990_001) && !allow(18_000_000));
     }
 }

@@ -37,7 +37,7 @@ pub(super) const NUDGE: Duration = Duration::from_millis(20);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many bytes of a lock file are read at most.
-pub(super) const NOTE_BYTES: usize = 1 << 20;
+pub(super) const NOTE_BYTES: usize = 32 << 10;
 
 /// The threads that wait to touch a notebook.
 static PENDING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());

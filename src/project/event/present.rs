@@ -136,7 +136,7 @@ struct Checkpoint {
 }
 
 /// How many bytes of the journal are read before a checkpoint is made.
-const LONG_PART: u64 = 64 << 10;
+const LONG_PART: u64 = 8 << 10;
 
 /// How many events a checkpoint has at most. Older requests have ended.
 const MOST_KEPT: usize = 2000;

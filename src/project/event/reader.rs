@@ -14,8 +14,12 @@ use crate::project::beneath;
 use crate::project::folder::Project;
 use crate::project::moved::Moves;
 
-/// How many bytes are read at once. The number doubles for a longer line.
-const CHUNK: u64 = 32 << 10;
+/// How many bytes are read first: a few events. Each further read doubles what was read, up to [`LARGEST_CHUNK`], or
+/// more for a longer line.
+const CHUNK: u64 = 4 << 10;
+
+/// How many bytes are read at once.
+const LARGEST_CHUNK: u64 = 64 << 10;
 
 /// How many bytes are read at most: no caller needs older events.
 const MOST_BYTES: u64 = 32 << 20;
@@ -129,7 +133,7 @@ impl Events {
     }
 
     /// Leaves out the events before a position, at which an event begins or the next one will.
-    pub(super) fn after(mut self, position: Position) -> Self {
+    pub(crate) fn after(mut self, position: Position) -> Self {
         self.after = position;
         self
     }
@@ -195,6 +199,7 @@ impl Events {
     /// Reads the bytes before those in memory. Returns false if there are none, or the limit is reached.
     fn read_back(&mut self) -> bool {
         let size = CHUNK
+            .max(self.read.min(LARGEST_CHUNK))
             .max(self.bytes.len() as u64)
             .min(self.from.saturating_sub(self.first_offset()))
             .min(self.left);
