@@ -160,7 +160,7 @@ pub(super) fn replacement_notice(
 /// restores a tab with unsaved changes as it was before the reload, and does not read the file.
 pub(super) fn hand_over_notice(job: &Job) -> String {
     format!(
-        "A cell of {} ran on while this window was away (job {}). Its outputs are in the notebook's file. If this tab does not show them, it has unsaved changes: run File: Revert File to read the file again",
+        "A cell of {} ran on while this window was away (job {}). Its outputs are written into the notebook's file. If this tab does not show them, it has unsaved changes: run File: Revert File to read the file again",
         job.notebook, job.id
     )
 }

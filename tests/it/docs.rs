@@ -449,7 +449,9 @@ fn normalised(text: &str) -> String {
         .collect()
 }
 
-const VOLATILE: [(&str, &str); 8] = [
+const VOLATILE: [(&str, &str); 9] = [
+    // The age of an idle kernel is printed from 2 s on.
+    (r"\bidle for \d+ s\b", "idle"),
     // The time of a cell is printed from 0.1 s on.
     (r"ok, no output, \d+(\.\d+)? s", "ok, no output"),
     (r"\d{4}-\d\d-\d\d", "DATE"),
@@ -461,7 +463,8 @@ const VOLATILE: [(&str, &str); 8] = [
     (r"(python|Python) 3\.\d+", "$1 3"),
 ];
 
-const WAITS: &str = r"^‣ (job [0-9a-f]+ · .* · (queued|running)|waiting behind .*)$";
+const WAITS: &str =
+    r"^‣ (job [0-9a-f]+ · .* · (queued|running)|waiting behind .*|.* has not answered yet; .*)$";
 
 /// The pattern of an id, a revision, or a prefix of one.
 const ID: &str = r"\b[0-9a-f]{4,}\b";

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 use crate::python;
@@ -33,12 +33,14 @@ pub fn folder_in(parent: &Path) -> tempfile::TempDir {
 /// Gives a line about a skipped test to the process that waits for the end of the run.
 pub fn at_end(line: &str) {
     let mut end = end_of_run().lock().expect("no test panics here");
-    writeln!(end, "{line}").expect("end_with_run.py reads");
+    let stdin = end.stdin.as_mut().expect("it has a stdin");
+    writeln!(stdin, "{line}").expect("end_with_run.py reads");
 }
 
-/// Returns the stdin of the process that waits for the end of the run, and starts the process first if need be.
-fn end_of_run() -> &'static Mutex<ChildStdin> {
-    static END: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
+/// Returns the process that waits for the end of the run, and starts it first if need be. Its stdin closes with this
+/// process.
+fn end_of_run() -> &'static Mutex<Child> {
+    static END: OnceLock<Mutex<Child>> = OnceLock::new();
     END.get_or_init(|| {
         remove_earlier_runs();
         let mut process = Command::new("python3");
@@ -51,9 +53,7 @@ fn end_of_run() -> &'static Mutex<ChildStdin> {
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let process = process.spawn().expect("start end_with_run.py");
-        // It closes with this process.
-        Mutex::new(process.stdin.expect("it has a stdin"))
+        Mutex::new(process.spawn().expect("start end_with_run.py"))
     })
 }
 

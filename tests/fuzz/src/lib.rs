@@ -170,8 +170,8 @@ impl Step<'_> {
             192..224 => CellSelector::Count(u64::from(number % 16)),
             _ => CellSelector::Range {
                 start: Some(i64::from(number % 4) - 1),
-                end: (number % 3 > 0).then_some(i64::from(number % 5)),
-                inclusive: number % 2 == 0,
+                end: (!number.is_multiple_of(3)).then_some(i64::from(number % 5)),
+                inclusive: number.is_multiple_of(2),
             },
         };
         let (cell, other) = (select(self.cell), select(self.other));
@@ -184,16 +184,16 @@ impl Step<'_> {
                 after: (self.kind > 128).then(|| cell.clone()),
                 before: (self.kind < 64).then_some(other),
                 at: None,
-                id: (self.kind % 2 == 0).then(|| self.text.to_owned()),
+                id: self.kind.is_multiple_of(2).then(|| self.text.to_owned()),
                 cell_type: Some(cell_type),
                 source,
-                metadata: (self.cell % 2 == 0).then_some(value),
+                metadata: self.cell.is_multiple_of(2).then_some(value),
             },
             1 => Operation::Edit {
                 cell,
                 if_rev: None,
                 source: Some(source),
-                cell_type: (self.kind % 2 == 0).then_some(cell_type),
+                cell_type: self.kind.is_multiple_of(2).then_some(cell_type),
                 metadata: vec![(vec![self.text.to_owned()], value)],
             },
             2 => Operation::Replace {
@@ -201,7 +201,7 @@ impl Step<'_> {
                 if_rev: None,
                 old: source,
                 new: self.value.text(),
-                all: self.kind % 2 == 0,
+                all: self.kind.is_multiple_of(2),
             },
             3 => Operation::Remove {
                 cells: vec![cell, other],

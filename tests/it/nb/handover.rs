@@ -143,7 +143,10 @@ fn a_window_that_was_reloaded_in_mid_cell_is_told_in_its_next_cell_where_the_out
     script.env("VSCODE_PID", "1").env("NB_NOTEBOOK", "t.ipynb");
     succeed(&mut script);
     nb(&world, ["wait", &job(&world), "--timeout", "60"]).ended(0);
-    assert_eq!(text(&world, 0), format!("{}end\n", counted()));
+    // They are written once the cell of the new window has ended and VS Code has saved.
+    until("the outputs are in the notebook", || {
+        (text(&world, 0) == format!("{}end\n", counted())).then_some(())
+    });
 }
 
 #[test]
