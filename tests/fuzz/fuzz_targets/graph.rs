@@ -5,7 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use nb::graph::{EffectsCache, End, Graph, PastRun};
 
-fuzz_target!(|input: (Vec<String>, Vec<(u8, Option<String>, u8)>)| {
+/// The number of a cell, its code at the time, and how its run ended.
+type Run = (u8, Option<String>, u8);
+
+fuzz_target!(|input: (Vec<String>, Vec<Run>)| {
     let (texts, runs) = input;
     let ids: Vec<_> = (0..texts.len()).map(|at| at.to_string()).collect();
     let cells = ids.iter().zip(&texts);
