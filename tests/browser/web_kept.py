@@ -95,6 +95,7 @@ def main():
         offline(book, line)
         restores(book, line)
         moved(book)
+        refused_once(book)
         ends_of_lines(book)
         dead_connection(book, line)
         assert book.problems == [], book.problems
@@ -301,6 +302,28 @@ def moved(book):
     expect(book.cell(0)).not_to_have_class(CHANGED)
     expect(banner(page)).to_be_hidden()
     assert sources(BOOK)[0] == "typed while it was away"
+
+
+def refused_once(book):
+    say("a text that could not be written is written later, also without an event")
+    page = book.page
+    refused = []
+
+    def refuse(route):
+        if route.request.method != "PUT" or refused:
+            return route.fallback()
+        refused.append(route.request.url)
+        return route.fulfill(status=404, body="it was away for a moment")
+
+    page.route("**/api/**", refuse)
+    book.write(0, "typed while a write failed")
+    book.select(1)
+    expect(banner(page)).to_contain_text("it was away for a moment")
+    expect(book.cell(0)).not_to_have_class(CHANGED)
+    expect(banner(page)).to_be_hidden()
+    assert sources(BOOK)[0] == "typed while a write failed"
+    assert len(refused) == 1, refused
+    page.unroute("**/api/**", refuse)
 
 
 def ends_of_lines(book):

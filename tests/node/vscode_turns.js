@@ -8,9 +8,9 @@ const { Kernel, agent, journal, main, nb, say, within } = require('./vscode');
 
 const ENDLESS = "import time\nprint('the agent is on', flush=True)\nwhile True: time.sleep(0.01)";
 
-// Waits until the journal has a cell: it has gone to the kernel.
+// Waits until the journal says that a cell has gone to the kernel.
 async function asked(request) {
-  while (!fs.readFileSync('.nb/journal.jsonl', 'utf8').includes(request)) await sleep(20);
+  while (!journal('asked').some(({ msg_id }) => msg_id === request)) await sleep(20);
 }
 
 main(async () => {
@@ -49,7 +49,8 @@ main(async () => {
   assert.equal(await waits.ended, 0);
 
   // A failing cell with stop_on_error, as JupyterLab sends it, ends its own client's queue only.
-  const fails = bystander.cell("print('on', flush=True)\nwhile not os.path.exists('fail'): pass\n1 / 0",
+  // It leaves the interpreter to the kernel's thread that receives: a cell that computes would hold that up.
+  const fails = bystander.cell("import time\nprint('on', flush=True)\nwhile not os.path.exists('fail'): time.sleep(0.01)\n1 / 0",
     { stop_on_error: true });
   await fails.prints('on');
   const survives = kernel.cell("print('survived')");

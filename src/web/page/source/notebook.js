@@ -10,6 +10,9 @@ const JUST = 1000;
 /** How long to wait until it is asked again which cells wait, in milliseconds. */
 const LOOKS_AGAIN = 2000;
 
+/** After how many milliseconds the notebook is read again when a text could not be written. */
+const READS_AGAIN = 3000;
+
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
 
@@ -381,8 +384,15 @@ export class Notebook {
       this.page.clearProblem("save");
       return true;
     } catch (error) {
-      if (error.status === 409 && error.error.conflicts?.length) view.conflicts(error.error);
-      else await this.catch(Promise.reject(error), "save");
+      if (error.status === 409 && error.error.conflicts?.length) {
+        view.conflicts(error.error);
+        return false;
+      }
+      // A file that was away for a moment is back without an event: it is read again, and then the text is written.
+      this.isUnreadable = true;
+      clearTimeout(this.nextRead);
+      this.nextRead = setTimeout(() => this.catch(this.refresh(), "notebook"), READS_AGAIN);
+      await this.catch(Promise.reject(error), "save");
       return false;
     }
   }
@@ -588,6 +598,7 @@ export class Notebook {
     this.isGone = true;
     clearInterval(this.clock);
     clearTimeout(this.nextJobs);
+    clearTimeout(this.nextRead);
     for (const view of this.order) view.destroy();
     this.node.remove();
   }
