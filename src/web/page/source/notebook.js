@@ -43,6 +43,8 @@ export class Notebook {
     this.toLoad = new Set();
     this.arriving = new InSteps((cell) => this.views.get(cell.id)?.takeOutputs(cell));
     this.isOutdated = false;
+    /** Whether the next load writes the texts that are not written yet: the notebook could not be read or written. */
+    this.mustWrite = false;
     this.refreshKernel = soon(() => this.loadKernel(), 100);
     /** How many beginnings and ends of runs were heard of. An answer that was asked for before one is older than it. */
     this.heard = 0;
@@ -84,11 +86,11 @@ export class Notebook {
           return { ...cell, outputs, outputs_digest: digest };
         };
         this.take({ ...answer, cells: answer.cells.map(given) });
-        if (this.isUnreadable) this.saveChanged();
-        this.isUnreadable = false;
+        if (this.mustWrite) this.saveChanged();
+        this.mustWrite = false;
       }
     } catch (error) {
-      this.isUnreadable = true;
+      this.mustWrite = true;
       throw error;
     } finally {
       this.refreshing = null;
@@ -389,7 +391,7 @@ export class Notebook {
         return false;
       }
       // A file that was away for a moment is back without an event: it is read again, and then the text is written.
-      this.isUnreadable = true;
+      this.mustWrite = true;
       clearTimeout(this.nextRead);
       this.nextRead = setTimeout(() => this.catch(this.refresh(), "notebook"), READS_AGAIN);
       await this.catch(Promise.reject(error), "save");
