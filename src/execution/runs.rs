@@ -106,7 +106,7 @@ impl KernelEvents {
     }
 }
 
-/// The notebook whose runs are looked for.
+/// The notebook whose runs are collected.
 struct Past<'a> {
     notebook: &'a str,
     owner: &'a str,
