@@ -165,7 +165,18 @@ pub async fn exec(
     loop {
         let (cells, doubts) = match &replay {
             Some(replay) => (replay.job(&document), None),
-            None => cells_for(caller, &file, &document, selection, places.clone()).await?,
+            None => {
+                let cells = cells_for(caller, &file, &document, selection, places.clone());
+                tokio::select! {
+                    // A command is ended by Ctrl-C until its observer is polled.
+                    biased;
+                    cells = cells => cells?,
+                    () = observer.interrupted() => {
+                        let text = "cancelled: no cell was run";
+                        return Err(Problem::new(ProblemKind::StillRunning, text));
+                    }
+                }
+            }
         };
         if cells.is_empty() && earlier.is_empty() {
             return match replay.is_some() || selection.may_be_none() {

@@ -25,16 +25,17 @@ pub(super) type Version = Arc<[Run]>;
 const MODULES: Run = 1 << 63;
 
 /// How deep calls are followed.
-const DEEPEST: usize = 500;
+const DEEPEST: usize = 100;
 
 /// The stack that must be left for one more call, and the stack that is added where it is not, in bytes.
 const STACK_LEFT: usize = 128 << 10;
 const MORE_STACK: usize = 2 << 20;
 
-/// How much work the calls of one run may make, and those of all runs: one for each call and each step of a function.
-/// A greater one is not followed: it may do anything.
+/// How much work one run may make, and all runs: one for each call and each step of a function, and
+/// [`WORK_OF_NAME`] for each further name of a changed object. What would be more is not followed: it may do anything.
 const MOST_WORK_OF_RUN: u64 = 100_000;
-const MOST_WORK: u64 = 20_000_000;
+const MOST_WORK: u64 = 2_000_000;
+const WORK_OF_NAME: usize = 8;
 
 /// How many objects and functions a name is followed to.
 const MOST_FOLLOWED: usize = 48;
@@ -54,7 +55,7 @@ pub(super) struct Namespace {
     /// The same runs as a version, once it is needed.
     any_version: Option<Version>,
     is_any_doubtful: bool,
-    /// The work that the calls of all runs have made.
+    /// The work that all runs have made.
     work: u64,
 }
 
@@ -345,7 +346,7 @@ struct Runner<'a> {
     settled: HashMap<FollowedCall, u64>,
     /// Counts the changes of what is known.
     changes: u64,
-    /// The work that the calls of this run have made.
+    /// The work that this run has made.
     work: u64,
 }
 
@@ -557,6 +558,13 @@ impl Runner<'_> {
         self.follow_function(function, Followed::Reads, &CallArguments::new());
     }
 
+    /// Adds work, and says whether it is more than is done.
+    fn is_too_much(&mut self, work: usize) -> bool {
+        self.work += work as u64;
+        self.names.work += work as u64;
+        self.work > MOST_WORK_OF_RUN || self.names.work > MOST_WORK
+    }
+
     /// Follows the steps of a function, unless that is being done, or was done and would change nothing now.
     fn follow_function(&mut self, function: &Function, what: Followed, arguments: &CallArguments) {
         let call = FollowedCall {
@@ -568,14 +576,11 @@ impl Runner<'_> {
         let is_settled = self.settled.get(&call) == Some(&self.changes);
         let is_known = is_settled || self.open.contains(&call);
         let steps = if is_known { 0 } else { function.steps.len() };
-        let work = 1 + (objects + steps) as u64;
-        self.work += work;
-        self.names.work += work;
+        let is_too_much = self.is_too_much(1 + objects + steps);
         if is_known {
             return;
         }
-        if self.open.len() >= DEEPEST || self.work > MOST_WORK_OF_RUN || self.names.work > MOST_WORK
-        {
+        if self.open.len() >= DEEPEST || is_too_much {
             return self.may_write_any("a call that leads to too many others".to_owned());
         }
         let before = self.changes;
@@ -1084,7 +1089,8 @@ impl Runner<'_> {
             if changed.contains(&next) {
                 continue;
             }
-            if changed.len() >= MOST_SHARING {
+            let is_further = !changed.is_empty();
+            if changed.len() >= MOST_SHARING || (is_further && self.is_too_much(WORK_OF_NAME)) {
                 self.may_write_any(format!(
                     "a change of {name}, whose object has too many names,"
                 ));

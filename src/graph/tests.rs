@@ -894,6 +894,16 @@ fn many_cells_are_followed() {
             numbered(&|at| format!("x{at} = x{}\nx{at}.append(1)", at.max(1) - 1)),
         ),
         (
+            "what may be one object",
+            numbered(&|at| {
+                let first = "def f(x): return x\nx0 = []";
+                match at {
+                    0 => first.to_owned(),
+                    _ => format!("x{at} = f(x{})\nx{at}.append(1)", at - 1),
+                }
+            }),
+        ),
+        (
             "any name",
             numbered(&|at| {
                 if at % 2 == 0 {
@@ -927,7 +937,8 @@ fn many_cells_are_followed() {
         let took = started.elapsed();
         let work = graph.namespace_work();
         println!("{what}: {took:?}, {work} steps");
-        assert!(work <= 1_100 * count as u64, "{what}: {work} steps");
+        let most = (1_100 * count as u64).min(2_200_000);
+        assert!(work <= most, "{what}: {work} steps");
         assert_eq!(graph.cells().len(), count);
         let most = graph.cells().iter().flat_map(|cell| cell.reads.values());
         let most = most.map(Vec::len).max().unwrap_or_default();

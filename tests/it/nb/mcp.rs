@@ -385,6 +385,33 @@ fn a_cancelled_call_interrupts_its_code_and_a_client_that_goes_does_not() {
     until("it has ended", || is_there("ended"));
 }
 
+/// A call that is cancelled while nb finds out which cells are out of date runs none.
+#[test]
+fn a_call_that_is_cancelled_while_it_plans_runs_no_cell() {
+    let world = World::new();
+    let cells = (0..2000).map(|at| {
+        let source = format!("def f{at}(x): return f{}(x)\nf{at}(1)", at - 1);
+        json!({"cell_type": "code", "id": format!("c{at}"), "metadata": {},
+            "execution_count": null, "outputs": [], "source": source})
+    });
+    let notebook = json!({"nbformat": 4, "nbformat_minor": 5, "metadata": {},
+        "cells": cells.collect::<Vec<_>>()});
+    let path = world.project().join("a.ipynb");
+    std::fs::write(path, notebook.to_string()).expect("write a notebook");
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let run = json!({"notebook": "a.ipynb", "stale": true});
+    let id = client.begin_call("run_cell", &run);
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": id}}),
+    );
+    let run = json!({"notebook": "a.ipynb", "code": "6 * 7"});
+    assert!(client.call("run_cell", &run).text().contains("42"));
+    let jobs = nb(&world, ["jobs", "--json"]).ended(0).json();
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(1), "{jobs}");
+}
+
 #[test]
 fn images_are_images() {
     let world = World::new();
