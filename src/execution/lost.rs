@@ -167,6 +167,13 @@ fn unended(
     open
 }
 
+/// Says whether the first recorder of a job may not have begun yet.
+fn may_be_starting(job: &Job, now: Timestamp) -> bool {
+    // A job from the future was asked for before the clock was set back.
+    let age = now.duration_since(job.asked_at).unsigned_abs().as_secs();
+    job.generation.is_none() && age < RECORDER_START_SECONDS
+}
+
 /// Starts a recorder for a job that has none, unless the job is over. Returns whether it is over and its outputs are
 /// held back.
 async fn resume_if_killed(project: &Project, folder: &JobFolder) -> bool {
@@ -181,10 +188,7 @@ async fn resume_if_killed(project: &Project, folder: &JobFolder) -> bool {
         }
         return job.held;
     }
-    // A job from the future was asked for before the clock was set back.
-    let age = Timestamp::now().duration_since(job.asked_at);
-    let age = age.unsigned_abs().as_secs();
-    if job.generation.is_none() && age < RECORDER_START_SECONDS {
+    if may_be_starting(&job, Timestamp::now()) {
         return false;
     }
     let written_at = folder.last_written_at().unwrap_or(job.asked_at);
@@ -352,5 +356,18 @@ mod tests {
         let now = "2026-01-02T09:59:30Z".parse().unwrap();
         let left = unended(events[..1].iter().cloned(), &proxy, now);
         assert_eq!(left.len(), 1);
+    }
+
+    #[test]
+    fn the_recorder_of_a_job_from_the_future_is_not_awaited() {
+        let job: Job = serde_json::from_value(json!({
+            "id": "", "by": "ada", "notebook": "a.ipynb", "path": "a.ipynb", "session": "a.ipynb",
+            "state": "queued", "asked_at": "2026-01-02T10:00:00Z", "cells": [],
+        }))
+        .unwrap();
+        let may_be_starting = |now: &str| may_be_starting(&job, now.parse().unwrap());
+        assert!(may_be_starting("2026-01-02T10:00:09Z"));
+        assert!(!may_be_starting("2026-01-02T10:00:10Z"));
+        assert!(!may_be_starting("2026-01-02T09:00:00Z"));
     }
 }

@@ -4,14 +4,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::node;
 use crate::world::{World, finish, succeed};
 
-/// How many commands the person and the agent may type, and how long all of it may take.
+/// How many commands the person and the agent may type.
 const COMMANDS: usize = 6;
-const WITHIN: Duration = Duration::from_secs(120);
 
 /// A shell of a person with an empty home, who counts what is typed.
 struct Stranger {
@@ -75,7 +74,7 @@ fn first_block() -> Vec<&'static str> {
 }
 
 #[test]
-fn from_the_first_command_to_a_shared_variable_takes_six_commands_and_two_minutes() {
+fn from_the_first_command_to_a_shared_variable_takes_six_commands() {
     if node::modules().is_none() {
         return;
     }
@@ -130,5 +129,4 @@ fn from_the_first_command_to_a_shared_variable_takes_six_commands_and_two_minute
         took.as_secs_f64()
     );
     assert!(count <= COMMANDS, "{count} commands: {:#?}", stranger.typed);
-    assert!(took < WITHIN, "it took {took:?}");
 }
