@@ -11,6 +11,7 @@ first one's outputs). The notebook's cells have ids `c0`, `c1`...; the caller lo
 the notebook.
 """
 
+import json
 import os
 import pathlib
 import random
@@ -28,6 +29,10 @@ chance = random.Random(options.seed)
 
 def runs(client, cell, code):
     return client.execute(code, metadata={"cellId": cell})
+
+
+def is_handed_over(job):
+    return json.loads(job.read_text())["front_end"]["whole"]
 
 
 def printed(client, request):
@@ -118,9 +123,9 @@ def main():
         if options.how in ("leaves", "stays"):
             for s in client.sockets.values():
                 s.close()
-            # The kernelspec's process stays, and the caller waits for the job.
+            # The kernelspec's process stays until it has handed everything over; the caller waits for the job.
             end = time.monotonic() + 2 * SECONDS
-            while not list(pathlib.Path(".nb/jobs").glob("*/ready")):
+            while not any(is_handed_over(job) for job in pathlib.Path(".nb/jobs").glob("*/job.json")):
                 assert time.monotonic() < end, "nobody took the cell over"
                 time.sleep(0.05)
             say(f"handed over after {time.monotonic() - began:.1f} s")

@@ -15,8 +15,9 @@ use crate::proxy::target::Target;
 use crate::route::ClientId;
 
 /// How long a recorder may take until it receives the kernel's messages. A Jupyter server kills processes
-/// that have not ended within 2.5 s of its request.
-const RECORDER_TIMEOUT: Duration = Duration::from_millis(1500);
+/// that have not ended within 2.5 s of its request; a proxy that goes on waits for as long as the recorder does.
+const RECORDER_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
+const RECORDER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How often the recorder's file is read until then.
 const POLL: Duration = Duration::from_millis(2);
@@ -111,7 +112,11 @@ impl StoredOutputs {
         number: u64,
         proxy_ends: bool,
     ) -> anyhow::Result<Option<ClientId>> {
-        let deadline = Instant::now() + RECORDER_TIMEOUT;
+        let timeout = match proxy_ends {
+            true => RECORDER_TIMEOUT_AT_END,
+            false => RECORDER_TIMEOUT,
+        };
+        let deadline = Instant::now() + timeout;
         self.with_series(number, |series| series.state = JobState::Running);
         self.write(number, target).await;
         let folder = self.adopt(target, number, proxy_ends).await?;
