@@ -11,6 +11,7 @@ use super::program::{AGENTS, is_program};
 use super::protocol::McpServer;
 use super::registry::{AgentRegistry, AgentSource, RegisteredAgent, RegistryError};
 use crate::activity::actor::Actor;
+use crate::kernel::process::own_path;
 use crate::kernel::variables::{Variables, own_data_dir};
 use crate::project::beneath;
 
@@ -263,12 +264,6 @@ fn name_of(argv: &[String]) -> String {
 /// # Errors
 /// The path of this program is unknown.
 pub fn own_server(agent: &str, root: &Path, notebook: Option<&Path>) -> std::io::Result<McpServer> {
-    let program = std::env::current_exe()?;
-    // A program that was replaced while it ran.
-    let text = program.to_string_lossy().into_owned();
-    let program = text
-        .strip_suffix(" (deleted)")
-        .map_or(program, PathBuf::from);
     let mut env = vec![("NB_AS".to_owned(), agent.to_owned())];
     if let Some(notebook) = notebook {
         env.push(("NB_NOTEBOOK".to_owned(), notebook.display().to_string()));
@@ -276,7 +271,7 @@ pub fn own_server(agent: &str, root: &Path, notebook: Option<&Path>) -> std::io:
     let root = root.display().to_string();
     Ok(McpServer {
         name: "nb".to_owned(),
-        command: program,
+        command: own_path()?,
         args: vec!["mcp".to_owned(), "--root".to_owned(), root],
         env,
     })

@@ -1,23 +1,29 @@
-//! The program that installed kernelspecs start: a copy of this program at a fixed path.
+//! The programs that installed kernelspecs start, at fixed paths: a copy of `nb-proxy`, and a link to `nb`.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::planned_file::make_folder;
 use crate::kernel::environment::trust;
-use crate::kernel::process::own_program;
+use crate::kernel::process::{own_path, own_program};
 use crate::kernel::spec::{self, PROXY};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
-/// Returns the path of the program that installed kernelspecs start.
+/// Returns the path of the `nb-proxy` that installed kernelspecs start.
 pub(super) fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     Ok(own_data_dir(variables)?.join("bin").join(PROXY))
 }
+
+/// Returns the path of the link to `nb`, beside the installed `nb-proxy`.
+pub(super) fn link_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
+    Ok(own_data_dir(variables)?.join("bin").join(NB))
+}
+
+const NB: &str = "nb";
 
 /// The name of the kernelspec of chats.
 pub(super) const CHAT: &str = "nb-chat";
@@ -63,21 +69,50 @@ fn close(program: &Path) {
     }
 }
 
-/// Copies this program to `path` unless the same program or a later version is already there; returns whether
+/// Copies `nb-proxy` to `path` unless the same program or a later version is already there; returns whether
 /// it was copied.
-pub(super) fn install_program(path: &Path) -> io::Result<bool> {
+pub(super) fn install_proxy(path: &Path) -> io::Result<bool> {
     close(path);
-    if !differs(path).unwrap_or(true) || is_later(path) {
+    if !differs(path).unwrap_or(true) || is_later(path, PROXY) {
         return Ok(false);
     }
-    let mut own = File::open(own_program()?)?;
+    let mut source = File::open(proxy_source()?)?;
     let mut staged = staged(path, 0o755)?;
-    io::copy(&mut own, staged.as_file_mut())?;
-    staged.as_file().set_modified(own.metadata()?.modified()?)?;
+    io::copy(&mut source, staged.as_file_mut())?;
+    let modified = source.metadata()?.modified()?;
+    staged.as_file().set_modified(modified)?;
     staged.as_file().sync_all()?;
     // A front end may be running the old file: its process keeps it, and the path gets the new one.
     staged.persist(path).map_err(|error| error.error)?;
     Ok(true)
+}
+
+/// Returns the file that is installed as `nb-proxy`: the one beside this program. `cargo run` builds this program alone,
+/// which is then installed in its place: it acts as `nb-proxy` under that name.
+fn proxy_source() -> io::Result<PathBuf> {
+    let beside = own_path()?.with_file_name(PROXY);
+    match beside.is_file() && trust::check_program(&beside).is_ok() {
+        true => Ok(beside),
+        false => own_program().map(PathBuf::from),
+    }
+}
+
+/// Makes a link to this program, unless the one that is there leads to a later version.
+pub(super) fn link_own(path: &Path) -> io::Result<()> {
+    close(path);
+    let own = own_path()?;
+    if std::fs::read_link(path).is_ok_and(|target| target == own) || is_later(path, NB) {
+        return Ok(());
+    }
+    let folder = path
+        .parent()
+        .ok_or_else(|| io::Error::other("it has no folder"))?;
+    make_folder(folder)?;
+    let link = tempfile::Builder::new()
+        .prefix(".nb-")
+        .make_in(folder, |link| symlink(&own, link))?;
+    link.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// Returns the version of a program of ours; `None` if it is another program.
@@ -123,10 +158,10 @@ pub(super) fn is_later_version(version: &str) -> bool {
     numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
 }
 
-/// Says whether the program at `path` is an `nb-proxy` of a later version. Two versions of `nb` that are used by
+/// Says whether the program at `path` has this name and is of a later version. Two versions of `nb` that are used by
 /// turns would else replace each other's.
-pub(super) fn is_later(path: &Path) -> bool {
-    version_of(path, PROXY).is_some_and(|version| is_later_version(&version))
+fn is_later(path: &Path, name: &str) -> bool {
+    version_of(path, name).is_some_and(|version| is_later_version(&version))
 }
 
 fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
@@ -143,13 +178,17 @@ fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     Ok(staged)
 }
 
-/// Says whether the program at `path` differs from this one.
+/// Says whether the installed `nb-proxy` is another program than the one that would be installed, of no later version.
+pub(super) fn is_outdated(path: &Path) -> io::Result<bool> {
+    Ok(differs(path)? && !is_later(path, PROXY))
+}
+
+/// Says whether the program at `path` differs from the one that would be installed there.
 ///
 /// The copy has the original's modification time, so in most cases the metadata are enough.
-pub(super) fn differs(path: &Path) -> io::Result<bool> {
-    let own_path: OsString = own_program()?;
-    let (mut own, mut copy) = (File::open(own_path)?, File::open(path)?);
-    let (one, two) = (own.metadata()?, copy.metadata()?);
+fn differs(path: &Path) -> io::Result<bool> {
+    let (mut source, mut copy) = (File::open(proxy_source()?)?, File::open(path)?);
+    let (one, two) = (source.metadata()?, copy.metadata()?);
     if one.len() != two.len() || two.permissions().mode() & 0o111 == 0 {
         return Ok(true);
     }
@@ -157,7 +196,7 @@ pub(super) fn differs(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let (mut left, mut right) = (Vec::new(), Vec::new());
-    own.read_to_end(&mut left)?;
+    source.read_to_end(&mut left)?;
     copy.read_to_end(&mut right)?;
     Ok(left != right)
 }

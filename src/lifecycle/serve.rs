@@ -1,7 +1,7 @@
 //! The kernelspecs "nb shared kernel", by which front ends find `nb-proxy`; one for each language.
 //!
 //! VS Code recognises a kernel by its spec's argv, so that must never change: it names a copy of
-//! this program in `nb`'s own data folder, never one in a build folder or an environment.
+//! `nb-proxy` in `nb`'s own data folder, never one in a build folder or an environment.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::{differs, has_chat, install_file, install_program, is_later, proxy_path};
+use super::program::{
+    has_chat, install_file, install_proxy, is_outdated, link_own, link_path, proxy_path,
+};
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::spec::{self, SpecError};
@@ -152,10 +154,11 @@ pub fn serve(
         return Err(ServeError::NotOurs { folder });
     }
     let proxy = proxy_path(variables)?;
-    let mut changed = install_program(&proxy).map_err(|source| ServeError::Install {
+    let mut changed = install_proxy(&proxy).map_err(|source| ServeError::Install {
         path: proxy.clone(),
         source,
     })?;
+    make_link(variables)?;
     let installed = installed(&kernels).into_iter();
     let others = installed.filter(|(other, _)| *other != folder);
     let requested = [(folder.clone(), language.to_owned())];
@@ -169,6 +172,30 @@ pub fn serve(
         proxy,
         changed,
     })
+}
+
+/// Makes the link by which installed kernelspecs find `nb`.
+pub(super) fn make_link(variables: &dyn Variables) -> Result<PathBuf, ServeError> {
+    let path = link_path(variables)?;
+    match link_own(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ServeError::Install { path, source }),
+    }
+}
+
+/// Removes the link to `nb` if no known kernelspec needs it any more; returns its path if it was removed.
+pub(super) fn remove_unused_link(variables: &dyn Variables) -> Result<Option<PathBuf>, ServeError> {
+    let user = kernels_dir(&Level::User, variables)?;
+    let mut folders = other_folders(variables)?.into_iter().chain([user]);
+    if proxy_path(variables)?.exists() || folders.any(|kernels| has_chat(&kernels)) {
+        return Ok(None);
+    }
+    let path = link_path(variables)?;
+    match std::fs::remove_file(&path) {
+        Ok(()) => Ok(Some(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ServeError::Remove { path, source }),
+    }
 }
 
 /// Writes the files of a kernelspec that are not up to date; returns whether there were any.
@@ -233,6 +260,7 @@ pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Unserved, Ser
         std::fs::remove_file(&proxy).map_err(|source| cannot(&proxy, source))?;
         removed.push(proxy);
     }
+    removed.extend(remove_unused_link(variables)?);
     Ok(Unserved { removed, used_by })
 }
 
@@ -289,9 +317,8 @@ fn health_of(
     if content != kernel_json(&proxy, language) {
         return stale(format!("{} is of another version", path.display()));
     }
-    match differs(&proxy) {
+    match is_outdated(&proxy) {
         Ok(false) => Ok(Health::Good),
-        Ok(true) if is_later(&proxy) => Ok(Health::Good),
         Ok(true) => stale(format!(
             "{} is another version than this nb",
             proxy.display()
@@ -448,7 +475,8 @@ mod tests {
         assert!(serve(&level, "python", &variables).unwrap().changed);
 
         let unserved = unserve(&level, &variables).unwrap();
-        assert_eq!(unserved.removed, [served.folder, served.proxy]);
+        let link = served.proxy.with_file_name("nb");
+        assert_eq!(unserved.removed, [served.folder, served.proxy, link]);
         assert_eq!(unserve(&level, &variables).unwrap(), Unserved::default());
     }
 
@@ -483,7 +511,8 @@ mod tests {
         assert!(serve(&level, "python", &variables).unwrap().changed);
         assert!(!serve(&level, "R", &variables).unwrap().changed);
         let unserved = unserve(&level, &variables).unwrap();
-        assert_eq!(unserved.removed, [python.folder, r.folder, r.proxy]);
+        let link = r.proxy.with_file_name("nb");
+        assert_eq!(unserved.removed, [python.folder, r.folder, r.proxy, link]);
     }
 
     #[test]
@@ -503,7 +532,7 @@ mod tests {
         std::fs::remove_dir_all(temp.path().join("env")).unwrap();
         let unserved = unserve(&project, &variables).unwrap();
         assert!(unserved.used_by.is_empty());
-        assert_eq!(unserved.removed.len(), 2);
+        assert_eq!(unserved.removed.len(), 3);
         assert!(!proxy_path(&variables).unwrap().exists());
     }
 
@@ -562,7 +591,7 @@ mod tests {
         // What a removed package has left behind is replaced.
         std::fs::remove_file(&program).unwrap();
         assert!(serve(&level, "python", &variables).unwrap().changed);
-        assert_eq!(unserve(&level, &variables).unwrap().removed.len(), 3);
+        assert_eq!(unserve(&level, &variables).unwrap().removed.len(), 4);
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! The kernelspec "Agent Client Protocol", by which front ends find the kernel of a chat.
 //!
-//! It starts a copy of this program in `nb`'s own data folder, like the shared kernelspecs.
+//! It starts `nb` by the link in `nb`'s own data folder.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::program::{CHAT, CHAT_WORD, has_chat, install_program, starts_chat};
+use super::program::{CHAT, CHAT_WORD, starts_chat};
 use super::serve::{
-    Level, ServeError, Served, install_spec, kernels_dir, other_folders, record_level,
+    Level, ServeError, Served, install_spec, kernels_dir, make_link, record_level,
+    remove_unused_link,
 };
-use crate::kernel::variables::{NoHome, Variables, own_data_dir};
+use crate::kernel::variables::Variables;
 
 /// The name that people see.
 pub const DISPLAY_NAME: &str = "Agent Client Protocol";
@@ -18,22 +19,18 @@ pub const DISPLAY_NAME: &str = "Agent Client Protocol";
 /// The language of a chat's notebooks.
 pub const LANGUAGE: &str = "agent-chat";
 
-/// Installs the kernelspec, and the program that it starts. Does nothing if both are up to date.
+/// Installs the kernelspec, and the link that it starts. Does nothing if both are up to date.
 ///
 /// # Errors
 /// The folder holds another program's kernelspec, or a file cannot be written.
 pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeError> {
     let kernels = kernels_dir(level, variables)?;
     let folder = kernels.join(CHAT);
-    let program = program_path(variables)?;
     if folder.join("kernel.json").exists() && !starts_chat(&folder) {
         return Err(ServeError::NotOurs { folder });
     }
-    let mut changed = install_program(&program).map_err(|source| ServeError::Install {
-        path: program.clone(),
-        source,
-    })?;
-    changed |= install_spec(&folder, &kernel_json(&program))?;
+    let program = make_link(variables)?;
+    let changed = install_spec(&folder, &kernel_json(&program))?;
     record_level(level, kernels, variables)?;
     Ok(Served {
         folder,
@@ -43,34 +40,22 @@ pub fn serve(level: &Level, variables: &dyn Variables) -> Result<Served, ServeEr
     })
 }
 
-/// Removes the kernelspec of a level, and the program if no known kernelspec starts it any more. Returns what
-/// was removed.
+/// Removes the kernelspec of a level, and the link if no known kernelspec needs it any more. Returns what was removed.
 ///
 /// # Errors
 /// A file cannot be removed.
 pub fn unserve(level: &Level, variables: &dyn Variables) -> Result<Vec<PathBuf>, ServeError> {
     let folder = kernels_dir(level, variables)?.join(CHAT);
     let mut removed = Vec::new();
-    let cannot = |path: &Path, source| ServeError::Remove {
-        path: path.to_owned(),
-        source,
-    };
     if starts_chat(&folder) {
-        std::fs::remove_dir_all(&folder).map_err(|source| cannot(&folder, source))?;
+        std::fs::remove_dir_all(&folder).map_err(|source| ServeError::Remove {
+            path: folder.clone(),
+            source,
+        })?;
         removed.push(folder);
     }
-    let program = program_path(variables)?;
-    let user = kernels_dir(&Level::User, variables)?;
-    let mut folders = other_folders(variables)?.into_iter().chain([user]);
-    if !removed.is_empty() && !folders.any(|kernels| has_chat(&kernels)) && program.exists() {
-        std::fs::remove_file(&program).map_err(|source| cannot(&program, source))?;
-        removed.push(program);
-    }
+    removed.extend(remove_unused_link(variables)?);
     Ok(removed)
-}
-
-fn program_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
-    Ok(own_data_dir(variables)?.join("bin").join("nb"))
 }
 
 fn kernel_json(program: &Path) -> Vec<u8> {

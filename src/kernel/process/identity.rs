@@ -189,6 +189,16 @@ pub fn own_program() -> io::Result<OsString> {
     Ok(platform::reopened_executable()?.into_os_string())
 }
 
+/// Returns the path at which this program was started. Another one may be there now.
+pub fn own_path() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    // The system marks a file that was replaced or removed while it runs.
+    let text = path
+        .to_str()
+        .and_then(|text| text.strip_suffix(" (deleted)"));
+    Ok(text.map(PathBuf::from).unwrap_or(path))
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};

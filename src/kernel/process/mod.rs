@@ -12,5 +12,5 @@ mod platform;
 mod starter;
 mod supervisor;
 
-pub use identity::{Process, Signal, SignalError, own_program};
+pub use identity::{Process, Signal, SignalError, own_path, own_program};
 pub use starter::Starter;

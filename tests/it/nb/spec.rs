@@ -1,6 +1,7 @@
 //! The kernelspec that front ends list: installed once, and repaired when it would not work.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -41,6 +42,13 @@ fn the_spec_is_installed_mended_and_removed() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o111, 0o111);
+    // It is the `nb-proxy` beside `nb`, and finds `nb` by a link.
+    let content = |path: &str| std::fs::read(path).expect("read a program");
+    let installed = std::fs::read(&program).expect("it is installed");
+    assert!(installed == content(env!("CARGO_BIN_EXE_nb-proxy")));
+    let link = program.with_file_name("nb");
+    let target = std::fs::read_link(&link).expect("a link");
+    assert_eq!(target, Path::new(env!("CARGO_BIN_EXE_nb")));
 
     // Missing, of another version, or not executable.
     std::fs::remove_file(&program).expect("remove it");
@@ -59,7 +67,7 @@ fn the_spec_is_installed_mended_and_removed() {
     assert_eq!(nb(&world, ["serve", "--json"]).json()["changed"], false);
 
     let removed = nb(&world, ["unserve", "--json"]).ended(0).json();
-    assert_eq!(removed["removed"], json!([folder, program]));
+    assert_eq!(removed["removed"], json!([folder, program, link]));
     nb(&world, ["unserve"]).ended(0).with("not installed");
     assert_eq!(health(), "missing");
     nb(&world, ["run", "1"]).ended(0);
