@@ -222,7 +222,7 @@ impl From<ServerError> for Problem {
     }
 }
 
-/// Adds a server, after it has answered. Its token goes into the system's keyring, else into a private file.
+/// Adds a server, after it has answered. Its token goes into a private file.
 ///
 /// # Errors
 /// The name is taken or not allowed, the URL is none, the token cannot be had, or the server does not answer.
@@ -397,7 +397,6 @@ fn listed(record: &ServerRecord, probe: Result<ServerProbe, ServerErrorKind>) ->
         token: record.credential.in_words(),
         secrets: match record.secrets {
             SecretPlace::Nowhere => "nowhere",
-            SecretPlace::Keyring => "keyring",
             SecretPlace::File => "private file",
         },
         state: problem.as_ref().map_or(ServerState::Up, state),

@@ -1,6 +1,5 @@
 //! Which interface, key and model the assistant uses; its requests, and what goes wrong with them.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -49,8 +48,10 @@ pub(super) enum Interface {
 struct InterfaceFacts {
     /// The name of the provider.
     name: &'static str,
-    /// The variable, and the entry of the keyring, that has the key.
+    /// The variable that has the key.
     key: &'static str,
+    /// The variable that has a command which prints the key.
+    key_command: &'static str,
     /// The variable that has the address of another server.
     base: &'static str,
     default_base: &'static str,
@@ -67,6 +68,7 @@ impl Interface {
             Self::Anthropic => &InterfaceFacts {
                 name: "anthropic",
                 key: KEYS[0],
+                key_command: "ANTHROPIC_API_KEY_COMMAND",
                 base: "ANTHROPIC_BASE_URL",
                 default_base: "https://api.anthropic.com",
                 path: "v1/messages",
@@ -75,6 +77,7 @@ impl Interface {
             Self::OpenAi => &InterfaceFacts {
                 name: "openai",
                 key: KEYS[1],
+                key_command: "OPENAI_API_KEY_COMMAND",
                 base: "OPENAI_BASE_URL",
                 default_base: "https://api.openai.com/v1",
                 path: "chat/completions",
@@ -203,7 +206,8 @@ impl ModelError {
 }
 
 impl Provider {
-    /// Returns the provider with this name, or else the one whose key is there: in the environment, or in the keyring.
+    /// Returns the provider with this name, or else the one for which a variable gives a key, a command that prints one,
+    /// or an address.
     ///
     /// # Errors
     /// There is no key, no model is named, or a setting cannot be used.
@@ -213,34 +217,27 @@ impl Provider {
         variables: &dyn Variables,
     ) -> Result<Self, ModelError> {
         let all = Interface::ALL.into_iter();
-        let candidates: Vec<_> = all
-            .filter(|it| name.is_none_or(|name| name == it.facts().name))
-            .collect();
+        let mut candidates = all.filter(|it| name.is_none_or(|name| name == it.facts().name));
         let text = |name: &str| variables.get(name).and_then(|it| it.into_string().ok());
-        let key_of = |it: Interface| text(it.facts().key).map(Secret::new);
-        let is_set = |it: &&Interface| key_of(**it).is_some() || text(it.facts().base).is_some();
-        let in_keyring = async |it: Interface| credential::key_in_keyring(it.facts().key).await;
-        let mut found = None;
-        if let Some(&interface) = candidates.iter().find(is_set) {
-            // A model of this machine needs no key.
-            let is_local = text(interface.facts().base).is_some_and(|it| is_of_this_machine(&it));
-            let key = match key_of(interface) {
-                None if !is_local => in_keyring(interface).await,
-                key => key,
-            };
-            found = Some((interface, key));
-        } else {
-            for &interface in &candidates {
-                if let Some(key) = in_keyring(interface).await {
-                    found = Some((interface, Some(key)));
-                    break;
-                }
+        let is_set = |it: &Interface| {
+            let facts = it.facts();
+            let given = [facts.key, facts.key_command, facts.base];
+            given.into_iter().any(|name| text(name).is_some())
+        };
+        let interface = candidates.find(is_set);
+        let interface = interface.ok_or(ModelError::None)?;
+        let facts = interface.facts();
+        let key = match (text(facts.key), text(facts.key_command)) {
+            (Some(key), _) => Some(Secret::new(key)),
+            (None, Some(command)) => {
+                let key = credential::secret_of_command(facts.key_command, &command).await;
+                Some(key.map_err(|error| ModelError::Setup(error.to_string()))?)
             }
-        }
-        let (interface, key) = found.ok_or(ModelError::None)?;
-        let base = text(interface.facts().base);
-        let base = base.as_deref().unwrap_or(interface.facts().default_base);
-        let model = model.or(interface.facts().model);
+            (None, None) => None,
+        };
+        let base = text(facts.base);
+        let base = base.as_deref().unwrap_or(facts.default_base);
+        let model = model.or(facts.model);
         let model = model.ok_or(ModelError::NoModel)?;
         Self::of(interface, base, key.as_ref(), model)
     }
@@ -574,14 +571,6 @@ impl Failure {
     }
 }
 
-/// Returns whether an address is one of this machine.
-fn is_of_this_machine(address: &str) -> bool {
-    let url = Url::parse(address).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -602,6 +591,12 @@ mod tests {
             "https://api.anthropic.com/v1/messages"
         );
         assert_eq!(anthropic.headers["x-api-key"], "k");
+        let printed = [("ANTHROPIC_API_KEY_COMMAND", "echo p")];
+        let printed = find(&printed, None, None).await.unwrap();
+        assert_eq!(printed.headers["x-api-key"], "p");
+        let fails = [("ANTHROPIC_API_KEY_COMMAND", "false")];
+        let error = find(&fails, None, None).await.unwrap_err().to_string();
+        assert!(error.contains("ANTHROPIC_API_KEY_COMMAND"), "{error}");
         let local = [("OPENAI_BASE_URL", "http://localhost:1234/v1/")];
         let local = find(&local, None, Some("m")).await.unwrap();
         assert_eq!(
@@ -657,21 +652,6 @@ mod tests {
             (r#"{"detail": "Not Found"}"#, format!("{wrong}Not Found")),
         ] {
             assert_eq!(error(404, body), expected);
-        }
-    }
-
-    #[test]
-    fn only_this_machines_own_addresses_are_local() {
-        for (address, is_local) in [
-            ("http://localhost:11434/v1", true),
-            ("http://127.0.0.1:8000", true),
-            ("http://[::1]:8000/v1", true),
-            ("https://llm.company.example", false),
-            ("http://127.0.0.1.example", false),
-            ("http://192.168.1.7:8000", false),
-            ("localhost", false),
-        ] {
-            assert_eq!(is_of_this_machine(address), is_local, "{address}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The secrets of a server: where they are stored, and the headers that requests get from them.
 //!
-//! Secrets lie in the system's keyring if it has one that answers, else in a private file of the state folder.
-//! A token command's output is stored nowhere.
+//! Secrets lie in a private file of the state folder. A command's output is stored nowhere.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,17 +20,11 @@ use super::secret::Secret;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{read_private, replace_private, user_folder};
 
-/// The largest token, or output of a token command, in bytes.
+/// The largest token, or output of a command, in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// How long a token command may run.
+/// How long a command may run: it may ask its user for a password.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(60);
-
-/// How long the keyring may take: its user may have to unlock it.
-const KEYRING_DEADLINE: Duration = Duration::from_secs(60);
-
-/// The name under which the keyring has `nb`'s secrets.
-const SERVICE: &str = "nb";
 
 /// The secrets of a server, as they are stored.
 #[derive(Default, Serialize, Deserialize)]
@@ -68,7 +61,7 @@ impl Drop for StoredSecrets {
 /// Stores the secrets of a server, in place of earlier ones; returns where.
 ///
 /// # Errors
-/// Neither the keyring nor the state folder takes them.
+/// The state folder does not take them.
 pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerErrorKind> {
     let file = file(name).map_err(|error| unusable(&error))?;
     if secrets.is_empty() {
@@ -77,21 +70,8 @@ pub fn keep(name: &str, secrets: &StoredSecrets) -> Result<SecretPlace, ServerEr
     }
     let text = serde_json::to_string(secrets).map_err(io::Error::from);
     let text = Zeroizing::new(text.map_err(|error| unusable(&error))?);
-    let (user, text_for_keyring) = (name.to_owned(), text.clone());
-    if within_deadline(move || keyring(&user)?.set_password(&text_for_keyring)).is_some() {
-        remove_file(&file)?;
-        return Ok(SecretPlace::Keyring);
-    }
     replace_private(&file, text.as_bytes()).map_err(|error| unusable(&error))?;
     Ok(SecretPlace::File)
-}
-
-/// Returns a key that the user has put into the keyring: the service is `nb`, the account is the key's name.
-pub async fn key_in_keyring(name: &str) -> Option<Secret> {
-    let name = name.to_owned();
-    let read = move || within_deadline(move || keyring(&name)?.get_password());
-    let key = tokio::task::spawn_blocking(read).await.ok().flatten()?;
-    Some(Secret::new(key))
 }
 
 /// Removes the secrets of a server.
@@ -99,16 +79,7 @@ pub async fn key_in_keyring(name: &str) -> Option<Secret> {
 /// # Errors
 /// They cannot be removed.
 pub fn forget(record: &ServerRecord) -> Result<(), ServerErrorKind> {
-    remove_file(&file(&record.name).map_err(|error| unusable(&error))?)?;
-    if record.secrets == SecretPlace::Keyring {
-        let name = record.name.clone();
-        let removed = within_deadline(move || keyring(&name)?.delete_credential());
-        removed.ok_or_else(|| {
-            let text = "the keyring does not answer: remove the entry \"nb\" there by hand";
-            ServerErrorKind::Setup(text.to_owned())
-        })?;
-    }
-    Ok(())
+    remove_file(&file(&record.name).map_err(|error| unusable(&error))?)
 }
 
 /// Returns the headers of a server's requests.
@@ -135,7 +106,7 @@ pub(super) async fn load_with(
         headers.add_xsrf()?;
     }
     if let CredentialSource::Command { command } = &record.credential {
-        headers.add_token(&token_of_command(command).await?)?;
+        headers.add_token(&secret_of_command("token command", command).await?)?;
     }
     Ok(headers)
 }
@@ -189,12 +160,14 @@ fn first_line(bytes: &[u8], source: &str) -> Result<Secret, ServerErrorKind> {
     Ok(Secret::new(line))
 }
 
-async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
+/// Returns the first line that a command prints. `what` names the command in errors.
+///
+/// # Errors
+/// The command fails, prints nothing, or does not end within a minute.
+pub async fn secret_of_command(what: &str, command: &str) -> Result<Secret, ServerErrorKind> {
     // What the command prints may be secret, also on stderr.
     let failed = |reason: String| {
-        ServerErrorKind::Credential(format!(
-            "the token command {reason}; run it by hand: {command}"
-        ))
+        ServerErrorKind::Credential(format!("the {what} {reason}; run it by hand: {command}"))
     };
     let child = tokio::process::Command::new("/bin/sh")
         .args(["-c", command])
@@ -223,7 +196,7 @@ async fn token_of_command(command: &str) -> Result<Secret, ServerErrorKind> {
         }
     };
     match status.success() {
-        true => first_line(&output_bytes, "the output of the token command"),
+        true => first_line(&output_bytes, &format!("the output of the {what}")),
         false => Err(failed(format!("failed ({status})"))),
     }
 }
@@ -252,47 +225,9 @@ fn stored_in(storage: SecretPlace, name: &str) -> Result<StoredSecrets, ServerEr
             let text = file(name).and_then(|file| read_private(&file, SECRET_BYTES_MAX));
             Zeroizing::new(text.map_err(|error| unusable(&error))?)
         }
-        SecretPlace::Keyring => {
-            let name = name.to_owned();
-            let text = within_deadline(move || keyring(&name)?.get_password()).ok_or_else(|| {
-                let text = "the system's keyring, which has it, does not answer; unlock it, or nb server add --replace";
-                ServerErrorKind::Credential(text.to_owned())
-            })?;
-            Zeroizing::new(text.into_bytes())
-        }
     };
     serde_json::from_slice(&text)
         .map_err(|_| ServerErrorKind::Credential("what is stored is damaged".to_owned()))
-}
-
-/// Returns the keyring's entry of a server. The connection to the keyring ends with it.
-fn keyring(name: &str) -> keyring_core::Result<keyring_core::Entry> {
-    use keyring_core::api::CredentialStoreApi;
-    #[cfg(target_os = "linux")]
-    let store = zbus_secret_service_keyring_store::Store::new()?;
-    #[cfg(target_os = "macos")]
-    let store = apple_native_keyring_store::keychain::Store::new()?;
-    store.build(SERVICE, name, None)
-}
-
-/// Runs a call to the keyring; `None` if it fails or takes too long.
-fn within_deadline<T: Send + 'static>(
-    call: impl FnOnce() -> keyring_core::Result<T> + Send + 'static,
-) -> Option<T> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    // A thread of its own: it is left alone if the keyring never answers.
-    std::thread::Builder::new()
-        .name("keyring".to_owned())
-        .spawn(move || sender.send(call()))
-        .ok()?;
-    match receiver.recv_timeout(KEYRING_DEADLINE) {
-        Ok(Ok(result)) => Some(result),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the keyring");
-            None
-        }
-        Err(_) => None,
-    }
 }
 
 fn file(name: &str) -> io::Result<PathBuf> {
@@ -336,10 +271,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_error_of_a_token_command_does_not_contain_its_output() {
-        let token = token_of_command("printf '\\n abc \\nmore'").await.unwrap();
+        let of_command = async |command| secret_of_command("token command", command).await;
+        let token = of_command("printf '\\n abc \\nmore'").await.unwrap();
         assert_eq!(token.expose(), "abc");
         for command in ["echo sesame; exit 3", "exec 1>&-", "echo"] {
-            let error = token_of_command(command).await.unwrap_err().to_string();
+            let error = of_command(command).await.unwrap_err().to_string();
             assert!(error.contains("token command"), "{error}");
             assert!(!error.replace(command, "").contains("sesame"), "{error}");
         }

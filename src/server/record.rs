@@ -98,8 +98,6 @@ pub enum SecretPlace {
     /// Nothing is stored.
     #[default]
     Nowhere,
-    /// The system's keyring.
-    Keyring,
     /// A private file of the state folder.
     File,
 }
