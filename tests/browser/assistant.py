@@ -129,10 +129,11 @@ def main():
         if IS_THOROUGH:
             two_tabs(context, page, talk)
         forgets(talk)
-        for size in [{"width": 1280, "height": 860}, {"width": 390, "height": 800}][0 if IS_THOROUGH else 1 :]:
+        wide, narrow = {"width": 1280, "height": 860}, {"width": 390, "height": 800}
+        for size in [wide, narrow] if IS_THOROUGH else [narrow]:
             page.set_viewport_size(size)
             accessible(page, f"the assistant, {size['width']} wide")
-        page.set_viewport_size({"width": 1280, "height": 860})
+        page.set_viewport_size(wide)
         server_ends(ends, context, page, book, talk, web)
         assert book.problems == [], book.problems
 

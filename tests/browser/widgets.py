@@ -101,7 +101,7 @@ def kernel_gone(book):
 
 
 def reload(book):
-    """Reloads the page, or only the notebook, which is much cheaper; once more where ipywidgets has given up a widget that it has by now.
+    """Reloads the page, or only the notebook; once more where ipywidgets has given up a widget that it has by now.
 
     It looks every 100 ms for two seconds whether a model is there, and not again when the last of
     these waits is over: what was restored meanwhile is "not found", and stays so.
