@@ -40,6 +40,9 @@ pub struct Config {
     /// How many seconds a front end has to come back before a recorder takes its running cells; `NB_RETURN_TIME`.
     #[serde(deserialize_with = "seconds")]
     pub return_time: Option<f64>,
+    /// How many seconds pass between pings of a Jupyter server; `NB_PING_INTERVAL`.
+    #[serde(deserialize_with = "seconds")]
+    pub ping_interval: Option<f64>,
     /// The level of `proxy.log`; `NB_LOG`.
     pub log: Option<String>,
     /// Variables that kernels get in addition to the environment of the process that starts them;
@@ -92,6 +95,7 @@ impl Default for Config {
             startup_known: Vec::new(),
             turns: true,
             return_time: None,
+            ping_interval: None,
             log: None,
             kernel_env: BTreeMap::new(),
             journal: JournalConfig::default(),
@@ -155,6 +159,8 @@ impl Config {
         self.timeout = read(&text, "NB_TIMEOUT", expected, time)?.or(self.timeout);
         let expected = "a number of seconds";
         self.return_time = read(&text, "NB_RETURN_TIME", expected, time)?.or(self.return_time);
+        let interval = read(&text, "NB_PING_INTERVAL", expected, time)?;
+        self.ping_interval = interval.or(self.ping_interval);
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
@@ -184,6 +190,15 @@ impl Config {
         let time = time.and_then(Result::ok);
         time.map_or(Duration::from_secs(10), |time| {
             time.min(Duration::from_secs(30))
+        })
+    }
+
+    /// Returns how long after a ping of a Jupyter server the next one follows.
+    pub fn ping_interval(&self) -> Duration {
+        let longest = Duration::from_secs(30);
+        let interval = self.ping_interval.map(Duration::try_from_secs_f64);
+        interval.and_then(Result::ok).map_or(longest, |interval| {
+            interval.clamp(Duration::from_secs(1), longest)
         })
     }
 }
@@ -301,7 +316,7 @@ mod tests {
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
             on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
-            turns = false\nreturn_time = 1.5\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
+            turns = false\nreturn_time = 1.5\nping_interval = 20\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let expected = Config {
@@ -314,6 +329,7 @@ mod tests {
             startup_known: vec!["ab".to_owned()],
             turns: false,
             return_time: Some(1.5),
+            ping_interval: Some(20.0),
             log: Some("debug".into()),
             kernel_env: env(&[("A", "0"), ("C", "2")]),
             journal: JournalConfig { code: false },
@@ -330,6 +346,7 @@ mod tests {
             ("NB_KERNEL_ENV", "A=x=1, B=,"),
             ("NB_TURNS", "on"),
             ("NB_RETURN_TIME", "2"),
+            ("NB_PING_INTERVAL", "5"),
             ("NB_LOG", "trace"),
         ];
         let expected = Config {
@@ -338,6 +355,7 @@ mod tests {
             timeout: Some(2.5),
             startup_known: vec!["cd".to_owned(), "ef".to_owned()],
             return_time: Some(2.0),
+            ping_interval: Some(5.0),
             log: Some("trace".into()),
             // Each is a setting of its own.
             kernel_env: env(&[("A", "x=1"), ("B", ""), ("C", "2")]),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jiff::Zoned;
@@ -29,6 +29,9 @@ pub(super) struct Bridge {
     pub(super) kernel: String,
     /// The connection file of the sockets on this machine.
     pub(super) connection_file: PathBuf,
+    /// How often the server is pinged, and how long it may send nothing at all after that. Pings also keep proxies on the
+    /// way from closing a connection on which nothing happens.
+    pub(super) ping_interval: Duration,
     clients: RefCell<ConnectedClients>,
     recent: RefCell<RecentMessages>,
     endpoint: OnceCell<KernelEndpoint>,
@@ -60,12 +63,14 @@ impl Bridge {
         session: &str,
         connection_file: PathBuf,
         connection: &ConnectionInfo,
+        ping_interval: Duration,
     ) -> Result<Rc<Self>, BindError> {
         let name = server.record().name.clone();
         let bridge = Rc::new(Self {
             server: RefCell::new(Rc::new(server)),
             kernel: kernel.to_owned(),
             connection_file,
+            ping_interval,
             clients: RefCell::default(),
             recent: RefCell::new(RecentMessages::new(Instant::now())),
             endpoint: OnceCell::new(),

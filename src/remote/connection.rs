@@ -16,10 +16,6 @@ use crate::server::channels::{self, KernelReceiver, KernelSender, Received};
 use crate::server::connection_state::{ConnectionReport, ConnectionState};
 use crate::server::{ServerError, ServerErrorKind};
 
-/// How often the server is pinged, and how long it may send nothing at all after that. Pings also keep proxies on the way
-/// from closing a connection on which nothing happens.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-
 /// How often to ask the server whether it still has the kernel: it does not report its end.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -201,7 +197,7 @@ async fn serve(
     let arrival = Notify::new();
     let mut pongs = PongBudget::new(Instant::now());
     let writer = async {
-        let mut ticks = tokio::time::interval(PING_INTERVAL);
+        let mut ticks = tokio::time::interval(bridge.ping_interval);
         loop {
             tokio::select! {
                 next = queue.recv() => {
@@ -234,12 +230,13 @@ async fn serve(
     };
     let reader = async {
         loop {
-            let received = match tokio::time::timeout(PING_INTERVAL * 2, receiver.next()).await {
+            let longest_silence = bridge.ping_interval * 2;
+            let received = match tokio::time::timeout(longest_silence, receiver.next()).await {
                 Ok(received) => received,
                 Err(_) => {
                     return format!(
                         "the server said nothing for {} s",
-                        PING_INTERVAL.as_secs() * 2
+                        longest_silence.as_secs()
                     );
                 }
             };

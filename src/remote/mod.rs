@@ -29,7 +29,7 @@ use self::bridge::Bridge;
 use self::connection::Reporter;
 use self::log::log;
 use crate::kernel::process::connection as connection_file_of;
-use crate::project::{Project, RemoteKernel, Status};
+use crate::project::{Config, Project, RemoteKernel, Status};
 use crate::server::ServerClient;
 use crate::server::registry;
 use crate::task::causes::with_causes;
@@ -56,7 +56,7 @@ pub(crate) fn run(state_file: &Path, key: &str, connection_file: &Path) -> ExitC
 }
 
 async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<ExitCode, String> {
-    let (remote, is_first) = remote_of(state_file, key)?;
+    let (remote, is_first, config) = remote_of(state_file, key)?;
     let connection =
         connection_file_of::read(connection_file).map_err(|error| with_causes(&error))?;
     let record = registry::server(&remote.server).map_err(|error| error.to_string())?;
@@ -74,6 +74,7 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
         session,
         connection_file.to_owned(),
         &connection,
+        config.ping_interval(),
     );
     let bridge = bridge.map_err(|error| with_causes(&error))?;
     let retries = async {
@@ -99,12 +100,16 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
     Ok(code)
 }
 
-/// Returns the kernel that a session records, and whether a command waits for the first connection to it.
-fn remote_of(state_file: &Path, key: &str) -> Result<(RemoteKernel, bool), String> {
+/// Returns the kernel that a session records, whether a command waits for the first connection to it, and the settings.
+fn remote_of(state_file: &Path, key: &str) -> Result<(RemoteKernel, bool, Config), String> {
     let project = Project::of_state_file(state_file).map_err(|error| with_causes(&error))?;
     let state = project.state().map_err(|error| with_causes(&error))?;
     let session = state.sessions.get(&project.current_key(key));
     let remote = session.and_then(|session| Some((session.as_remote()?, &session.status)));
     let (remote, status) = remote.ok_or_else(|| format!("{key} has no kernel on a server"))?;
-    Ok((remote.clone(), *status != Status::Live))
+    let config = project
+        .config()
+        .and_then(|config| config.with(|name| std::env::var_os(name)));
+    let config = config.map_err(|error| with_causes(&error))?;
+    Ok((remote.clone(), *status != Status::Live, config))
 }

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 
-from lab import SECONDS, chromium, expect, nb, picture, say, until, write
+from lab import IS_THOROUGH, SECONDS, chromium, expect, nb, picture, say, until, write
 from web_tab import Book, Web, accessible
 
 NOTEBOOK = "sales.ipynb"
@@ -126,11 +126,14 @@ def main():
         asks(context, page, book, talk)
         conflicts(page, book, talk, cells)
         fails(talk)
-        forgets(context, page, talk)
-        for size in [{"width": 1280, "height": 860}, {"width": 390, "height": 800}]:
+        if IS_THOROUGH:
+            two_tabs(context, page, talk)
+        forgets(talk)
+        wide, narrow = {"width": 1280, "height": 860}, {"width": 390, "height": 800}
+        for size in [wide, narrow] if IS_THOROUGH else [narrow]:
             page.set_viewport_size(size)
             accessible(page, f"the assistant, {size['width']} wide")
-        page.set_viewport_size({"width": 1280, "height": 860})
+        page.set_viewport_size(wide)
         server_ends(ends, context, page, book, talk, web)
         assert book.problems == [], book.problems
 
@@ -264,7 +267,7 @@ def fails(talk):
     talk.is_over()
 
 
-def forgets(context, page, talk):
+def two_tabs(context, page, talk):
     """Two tabs show one conversation, also when a panel was closed meanwhile."""
     other = context.new_page()
     other.goto(page.url)
@@ -278,11 +281,17 @@ def forgets(context, page, talk):
     second.open()
     expect(second.turn().locator(".message")).to_have_text("Are you there?")
     expect(second.turn().locator(".answer")).to_have_text("Yes.")
-    talk.node.get_by_role("button", name="Forget this conversation").click()
-    for each in (talk, second):
-        expect(each.node.locator(".turn")).to_have_count(0)
+    forgets(talk)
+    expect(second.node.locator(".turn")).to_have_count(0)
     other.close()
+    talk.say("Once more", ["Yes."])
+    talk.is_over()
     say("two tabs show one conversation")
+
+
+def forgets(talk):
+    talk.node.get_by_role("button", name="Forget this conversation").click()
+    expect(talk.node.locator(".turn")).to_have_count(0)
 
 
 def server_ends(ends, context, page, book, talk, web):

@@ -15,18 +15,24 @@ HUMANS, AGENTS = 0, 1
 def main():
     expect.set_options(timeout=1000 * SECONDS)
     with Server() as server, chromium() as browser:
-        page = browser.new_page(viewport=SIZE)
-        clean(page, server)
-        overwritten(page, server)
-        reverted(page, server)
+        made("clean.ipynb")
+        book = Notebook(browser.new_page(viewport=SIZE), server, "clean.ipynb")
+        book.is_idle()
+        clean(book, "clean.ipynb")
+        overwritten(opened(book, "overwritten.ipynb"), "overwritten.ipynb")
+        reverted(opened(book, "reverted.ipynb"), "reverted.ipynb")
 
 
-def opened(page, server, path):
+def made(path):
     write(path, "human = 1", "agent = 1", kernelspec={"name": "python3", "display_name": PLAIN})
     # JupyterLab takes a file for changed that is half a second younger than the one it knows.
     long_ago = time.time() - 3600
     os.utime(path, (long_ago, long_ago))
-    book = Notebook(page, server, path)
+
+
+def opened(book, path):
+    made(path)
+    book.opens(path)
     book.is_idle()
     return book
 
@@ -47,13 +53,11 @@ def agent_edits(path):
     assert sources(path)[AGENTS] == "agent = 'edited'"
 
 
-def clean(page, server):
+def clean(book, path):
     say("an editor without unsaved changes")
-    path = "clean.ipynb"
-    book = opened(page, server, path)
     agent_edits(path)
     book.menu("File", "Reload Notebook from Disk")
-    if (dialog := page.locator(".jp-Dialog .jp-mod-accept")).is_visible():
+    if (dialog := book.page.locator(".jp-Dialog .jp-mod-accept")).is_visible():
         dialog.click()
     expect(book.source(AGENTS)).to_have_text("agent = 'edited'")
     book.write(HUMANS, "human = 'typed'")
@@ -62,10 +66,8 @@ def clean(page, server):
     assert sources(path) == ["human = 'typed'", "agent = 'edited'"], sources(path)
 
 
-def overwritten(page, server):
+def overwritten(book, path):
     say("unsaved changes, then Overwrite")
-    path = "overwritten.ipynb"
-    book = opened(page, server, path)
     book.write(HUMANS, "human = 'typed'")
     agent_edits(path)
     book.save()
@@ -81,10 +83,8 @@ def overwritten(page, server):
     assert "nb restore" not in nb("cells", path, stream="stderr")
 
 
-def reverted(page, server):
+def reverted(book, path):
     say("unsaved changes, then Revert")
-    path = "reverted.ipynb"
-    book = opened(page, server, path)
     book.write(HUMANS, "human = 'typed'")
     agent_edits(path)
     book.save()

@@ -25,16 +25,18 @@ def main():
     )  # fmt: skip
     nb("open", DATA, "--python", os.environ["NB_TEST_PYTHON"])
     with Server() as server, chromium() as browser:
-        data = Notebook(browser.new_page(viewport={"width": 1100, "height": 600}), server, DATA)
-        data.choose(SHARED)
-        data.run(0)
-        expect(data.cell(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
-        data.save()
-        data.is_saved()
-        talk(Notebook(browser.new_page(viewport={"width": 1100, "height": 900}), server, TALK), data)
+        book = Notebook(browser.new_page(viewport={"width": 1100, "height": 900}), server, DATA)
+        book.choose(SHARED)
+        book.run(0)
+        expect(book.cell(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
+        book.save()
+        book.is_saved()
+        book.opens(TALK)
+        talk(book)
+        shown(book)
 
 
-def talk(chat, data):
+def talk(chat):
     say("the agent starts")
     chat.run(START)
     chat.ends(START, "gemini (Gemini CLI")
@@ -58,11 +60,6 @@ def talk(chat, data):
     assert answered >= 1, "nothing was asked"
     chat.ends(ASK, "The cell gives 42.")
 
-    say("the other tab shows it")
-    data.menu("File", "Reload Notebook from Disk")
-    expect(data.source(0)).to_contain_text("x = 21")
-    data.ends(0, "42")
-
     say("the log names the agent and the chat's cell")
     chat.save()
     chat.is_saved()
@@ -76,6 +73,14 @@ def talk(chat, data):
     expect(link).to_be_visible()
     chat.cell(ASK).scroll_into_view_if_needed()
     picture(chat.page, "chat")
+
+
+def shown(data):
+    say("the other tab shows it")
+    data.shows(DATA)
+    data.menu("File", "Reload Notebook from Disk")
+    expect(data.source(0)).to_contain_text("x = 21")
+    data.ends(0, "42")
 
 
 main()

@@ -7,6 +7,7 @@ over (JupyterLab's save compares times of files with half a second of slack) is 
 """
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -171,6 +172,34 @@ class Agent(threading.Thread):
         self.counts[kind] += 1
 
 
+class Agents:
+    """Two MCP clients and a shell."""
+
+    def __init__(self):
+        self.stop = threading.Event()
+        hands = [Mcp("one"), Mcp("two"), Shell("shell")]
+        self.all = [Agent(number, hand, self.stop) for number, hand in enumerate(hands)]
+
+    def are_alive(self):
+        return all(agent.is_alive() for agent in self.all)
+
+    @contextlib.contextmanager
+    def at_work(self):
+        for agent in self.all:
+            agent.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            for agent in self.all:
+                agent.join(2 * SECONDS)
+        for agent in self.all:
+            if agent.problem:
+                raise agent.problem
+            agent.hands.look()
+            agent.hands.end()
+
+
 def cells():
     return json.loads(pathlib.Path(PATH).read_text())["cells"]
 
@@ -243,35 +272,23 @@ def main():
     shell("open", PATH, "--python", os.environ["NB_TEST_PYTHON"])
     lines = "\n".join(f"line{line} = 0" for line in range(LINES))
     shell("insert", "-n", PATH, "--id", "shared", lines)
-    stop = threading.Event()
-    hands = [Mcp("one"), Mcp("two"), Shell("shell")]
-    agents = [Agent(number, hand, stop) for number, hand in enumerate(hands)]
+    agents = Agents()
     with Server() as server, chromium() as browser:
         person = Person(browser.new_page(viewport=SIZE), server)
         end = time.monotonic() + seconds
-        for agent in agents:
-            agent.start()
         number = 0
-        try:
-            while time.monotonic() < end and all(agent.is_alive() for agent in agents):
+        with agents.at_work():
+            while time.monotonic() < end and agents.are_alive():
                 number += 1
                 person.step(number)
-        finally:
-            stop.set()
-            for agent in agents:
-                agent.join(2 * SECONDS)
-    for agent in agents:
-        if agent.problem:
-            raise agent.problem
-        agent.hands.look()
-        agent.hands.end()
-    check(agents, person)
+    check(agents.all, person)
+    assert person.counts["saved"] > 0
 
 
 def check(agents, person):
     source = shared().split("\n")
     # What a save of the person has removed comes back, and its writer got a warning.
-    deleted = json.loads(shell("log", PATH, "--deleted", "--json"))["deleted"]
+    deleted = json.loads(shell("log", PATH, "--deleted", "--json", "--lines", "0"))["deleted"]
     for cell in deleted:
         shell("restore", PATH, cell["cell"])
     sources = {cell["id"]: "".join(cell["source"]) for cell in cells()}
@@ -296,7 +313,6 @@ def check(agents, person):
     say({agent.name: dict(agent.counts) for agent in agents}, "person", dict(person.counts))
     warnings = {agent.name: agent.hands.warnings for agent in agents}
     say("saved over by the person:", overwritten, len(deleted), "warnings:", warnings, "lost:", lost)
-    assert person.counts["saved"] > 0
     assert not lost, lost
 
 

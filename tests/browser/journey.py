@@ -1,8 +1,9 @@
 """A person's day with the shared kernel in JupyterLab, an agent beside them.
 
-    journey.py [SERVER [--short]]
+    journey.py [SERVER]
 
-With a name, the kernel runs on the server of that name; `--short` leaves all but the first page out.
+With a name, the kernel runs on the server of that name. `cargo test` leaves out the second page, the second notebook and
+the next day, and with a server all but the first page.
 """
 
 import json
@@ -11,7 +12,7 @@ import pathlib
 import signal
 import sys
 
-from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, picture, say, until, write
+from lab import IS_THOROUGH, SECONDS, SHARED, Server, begin, chromium, expect, nb, picture, say, until, write
 from tab import PLAIN, Notebook
 
 CELLS = [
@@ -35,8 +36,7 @@ SET, PLOT, WIDGET, ASK, LOOP, LOOK = range(len(CELLS))
 def main():
     expect.set_options(timeout=1000 * SECONDS)
     notebook, other = "analysis.ipynb", "other.ipynb"
-    servers = sys.argv[1:2]
-    is_short = "--short" in sys.argv
+    servers = sys.argv[1:]
     where = ["--server", *servers] if servers else ["--python", os.environ["NB_TEST_PYTHON"]]
     for name in (notebook, other):
         write(name, *CELLS, kernelspec={"name": "python3", "display_name": PLAIN})
@@ -44,15 +44,18 @@ def main():
     nb("run", "-n", notebook, "agents = 1")
     # The browser ends first: it shows what was there when something went wrong.
     with Server() as server, chromium() as browser:
-        day(browser, server, notebook)
-        if is_short:
+        book = day(browser, server, notebook)
+        if servers and not IS_THOROUGH:
+            # The rest of the day does not depend on the kernel's place.
             return
-        turns(browser, server, notebook)
+        turns(book, notebook)
+        if not IS_THOROUGH:
+            death(book, notebook)
+            return
         if not servers:
-            second_notebook(browser, server, other)
+            second_notebook(book, other)
     with Server() as server, chromium() as browser:
-        next_day(browser, server, notebook)
-        death(browser, server, notebook)
+        death(next_day(browser, server, notebook), notebook)
 
 
 def day(browser, server, path):
@@ -81,12 +84,13 @@ def day(browser, server, path):
 
     asks_and_is_interrupted(book)
 
-    say("a second tab")
-    tab = Notebook(browser.new_page(viewport=SIZE), server, path)
-    tab.is_idle()
-    tab.run(LOOK)
-    tab.ends(LOOK, "True True")
-    tab.page.close()
+    if IS_THOROUGH:
+        say("a second tab")
+        tab = Notebook(browser.new_page(viewport=SIZE), server, path)
+        tab.is_idle()
+        tab.run(LOOK)
+        tab.ends(LOOK, "True True")
+        tab.page.close()
 
     say("restart")
     before = status(path)["kernel_generation"]
@@ -98,7 +102,7 @@ def day(browser, server, path):
     stderr = nb("run", "-n", path, "agents = 2", stream="stderr")
     assert "human (JupyterLab)" in stderr and "restarted the kernel" in stderr, stderr
     assert status(path)["kernel_generation"] == before + 1, "it was restarted once"
-    page.close()
+    return book
 
 
 def asks_and_is_interrupted(book):
@@ -116,11 +120,8 @@ def asks_and_is_interrupted(book):
     book.ends(LOOP, "KeyboardInterrupt")
 
 
-def turns(browser, server, path):
+def turns(book, path):
     """A cell behind the agent's: it waits, Stop takes it back, and else it runs when it can."""
-    page = browser.new_page(viewport=SIZE)
-    book = Notebook(page, server, path)
-    book.is_idle()
     say("a cell waits for the agent's")
     go = pathlib.Path("go").absolute()
     waits = (
@@ -128,7 +129,7 @@ def turns(browser, server, path):
         "print('agent done')"
     )
     agent = begin("run", "-n", path, waits)
-    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Busy")
+    expect(book.page.locator("#jp-main-statusbar")).to_contain_text("| Busy")
     book.run(SET)
     expect(book.cell(SET).locator(".jp-InputPrompt")).to_have_text("[*]:")
     say("Stop takes it back")
@@ -144,14 +145,10 @@ def turns(browser, server, path):
     book.ends(SET, "x is 20")
     book.save()
     book.is_saved()
-    page.close()
 
 
-def death(browser, server, path):
+def death(book, path):
     """The kernel is killed under a cell."""
-    page = browser.new_page(viewport=SIZE)
-    book = Notebook(page, server, path)
-    book.is_idle()
     say("the kernel is killed")
     pid = int(nb("run", "-n", path, "import os; os.getpid()"))
     book.run(LOOP)
@@ -164,7 +161,6 @@ def death(browser, server, path):
     book.run(LOOK)
     book.ends(LOOK, "variables are gone")
     book.ends(LOOK, "False False")
-    page.close()
 
 
 def status(path):
@@ -172,11 +168,10 @@ def status(path):
     return next(session for session in sessions if session["notebook"] == path)
 
 
-def second_notebook(browser, server, path):
+def second_notebook(book, path):
     """A notebook without a session gets a kernel of its own."""
     say("a second notebook")
-    page = browser.new_page(viewport=SIZE)
-    book = Notebook(page, server, path)
+    book.opens(path)
     book.choose(SHARED)
     book.run(LOOK)
     book.ends(LOOK, "False False")
@@ -184,19 +179,17 @@ def second_notebook(browser, server, path):
     book.ends(SET, "x is 20")
     assert nb("run", "-n", path, "x").strip() == "20"
     assert status(path)["kernel_pid"] != status("analysis.ipynb")["kernel_pid"]
-    page.close()
 
 
 def next_day(browser, server, path):
     """The server was ended and is back; so is the notebook, and the variables never went."""
     say("the next day")
-    page = browser.new_page(viewport=SIZE)
-    book = Notebook(page, server, path)
+    book = Notebook(browser.new_page(viewport=SIZE), server, path)
     expect(book.panel.locator(".jp-Toolbar-kernelName")).to_have_text(SHARED)
     book.is_idle()
     book.run(LOOK)
     book.ends(LOOK, "True True")
-    page.close()
+    return book
 
 
 if __name__ == "__main__":

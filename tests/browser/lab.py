@@ -23,6 +23,8 @@ from playwright.sync_api import expect, sync_playwright
 SECONDS = 60
 BEGAN = time.monotonic()
 SHARED = "nb shared kernel"
+# Whether all is tried, of which `cargo test` tries a part.
+IS_THOROUGH = "NB_TEST_ALL" in os.environ
 
 
 def say(*words):
@@ -79,11 +81,11 @@ class Server:
 
     def __enter__(self):
         self.token = uuid.uuid4().hex
-        # Nobody is there who could answer whether news are wanted.
+        # Nobody is there who could answer whether news are wanted, and the check of the build starts Node.
         settings = pathlib.Path(os.environ["JUPYTER_CONFIG_DIR"]) / "labconfig/page_config.json"
         settings.parent.mkdir(parents=True, exist_ok=True)
         news = {"@jupyterlab/apputils-extension:announcements": True}
-        settings.write_text(json.dumps({"disabledExtensions": news}))
+        settings.write_text(json.dumps({"disabledExtensions": news, "buildCheck": False}))
         self.log = open(pathlib.Path(os.environ["TMPDIR"]) / "jupyterlab.log", "w+")
         self.process = subprocess.Popen(
             [

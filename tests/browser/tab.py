@@ -10,9 +10,10 @@ PLAIN = "Python 3 (ipykernel)"
 # The tab of what has changes that are not saved.
 DIRTY = ".jp-mod-current.jp-mod-dirty"
 
-READY = """async () => {
+READY = """async (path) => {
     await window.jupyterapp.restored;
     const notebook = window.jupyterapp.shell.currentWidget;
+    if (notebook?.context?.path !== path) return false;
     await notebook.context.ready;
     await notebook.sessionContext.ready;
     await notebook.sessionContext.session?.kernel?.info;
@@ -34,7 +35,27 @@ class Notebook:
             self._select(asked)
         # What is run while the page is still being put together is forgotten again.
         page.wait_for_function("window.jupyterapp")
-        page.wait_for_function(READY, timeout=1000 * SECONDS)
+        self._is_ready(path)
+
+    def opens(self, path):
+        """Opens another notebook of the folder in a tab of the same page, which is much cheaper than a page."""
+        # The list of files is read again every ten seconds.
+        self.page.locator("jp-button[data-command='filebrowser:refresh']").click()
+        self.page.locator(".jp-DirListing-item", has_text=path).dblclick()
+        self._is_ready(path)
+
+    def closes(self):
+        """Closes the tab that is shown."""
+        self.page.locator(".jp-mod-current .lm-TabBar-tabCloseIcon").click()
+
+    def shows(self, path):
+        """Goes to the tab of a notebook that is open."""
+        self.page.locator(".lm-TabBar-tab", has_text=path).first.click()
+        self._is_ready(path)
+
+    def _is_ready(self, path):
+        self.page.wait_for_function(READY, arg=path, timeout=1000 * SECONDS)
+        expect(self.panel.locator(".jp-Cell").first).to_be_visible()
 
     def choose(self, kernel):
         """Chooses a kernel in the dialog that a click on the kernel's name opens."""

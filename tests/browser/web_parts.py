@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 
-from lab import SECONDS, chromium, expect, nb, picture, say, write
+from lab import IS_THOROUGH, SECONDS, chromium, expect, nb, picture, say, write
 from web_tab import Book, Web, accessible
 
 GRAPH = "graph.ipynb"
@@ -300,9 +300,10 @@ def loaded(page):
 
 def everywhere(page, context, panel):
     """Looks at the page light and dark, wide and narrow, with each part of the panel."""
-    for scheme in ["light", "dark"]:
+    wide, narrow = [{"width": width, "height": 800} for width in (1200, 390)]
+    for scheme, sizes in [("light", [wide, narrow]), ("dark", [narrow, wide])]:
         page.emulate_media(color_scheme=scheme)
-        for size in [{"width": 1200, "height": 800}, {"width": 390, "height": 800}]:
+        for size in sizes if IS_THOROUGH else sizes[:1]:
             page.set_viewport_size(size)
             width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
             assert width[0] <= width[1], (context, size, width)

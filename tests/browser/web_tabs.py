@@ -1,4 +1,4 @@
-"""Tabs of `nb web`, an agent at a command line and a person in JupyterLab work on one notebook at random.
+"""Tabs of `nb web`, agents and a person in JupyterLab work on one notebook at random.
 
 Nothing may be lost, and in the end all show the same. What the person in JupyterLab saves over comes back.
 
@@ -12,10 +12,10 @@ import pathlib
 import random
 import re
 import sys
-import threading
 import time
 
-from four import PATH, Agent, Person, Shell, cells, shell
+import four
+from four import LINES, PATH, Person, cells, shell
 from lab import SECONDS, Server, chromium, expect, say, write
 from tab import PLAIN
 from web_tab import Web, until
@@ -24,8 +24,6 @@ TABS = int(sys.argv[1])
 
 # How many steps are taken even where the machine is slow.
 FEWEST = 12
-
-LINES = 30
 
 # What a tab shows: the sources, by the cells' ids, in order.
 SHOWN = "[...document.querySelectorAll('.cell')].map(({ cellView: it }) => [it.id, it.text])"
@@ -107,25 +105,24 @@ def main():
     shell("insert", "-n", PATH, "--id", "shared", "\n".join(f"line{line} = 0" for line in range(LINES)))
     for number in range(TABS):
         shell("insert", "-n", PATH, "--id", f"tab{number:05}", f"tab{number} = 0")
-    stop = threading.Event()
-    agent = Agent(0, Shell("shell"), stop)
+    agents = four.Agents()
     rng = random.Random(7)
     web = Web()
     with contextlib.ExitStack() as ends, Server() as server, chromium() as browser:
         ends.callback(web.end)
         context = browser.new_context(viewport={"width": 1000, "height": 700})
-        page = context.new_page()
-        page.goto(web.address)
-        expect(page.get_by_role("link", name=PATH)).to_be_visible()
-        address = f"{page.url.split('#')[0]}#{PATH}"
-        tabs = [Tab(context.new_page(), number, address) for number in range(TABS)]
+        first = context.new_page()
+        first.goto(web.address)
+        expect(first.get_by_role("link", name=PATH)).to_be_visible()
+        address = f"{first.url.split('#')[0]}#{PATH}"
+        pages = [first, *(context.new_page() for _ in range(TABS - 1))]
+        tabs = [Tab(page, number, address) for number, page in enumerate(pages)]
         person = Person(browser.new_page(viewport={"width": 1100, "height": 900}), server)
         say("all are there")
         end = time.monotonic() + seconds
         count = 0
-        agent.start()
-        try:
-            while (time.monotonic() < end or count < FEWEST) and agent.is_alive():
+        with agents.at_work():
+            while (time.monotonic() < end or count < FEWEST) and agents.are_alive():
                 count += 1
                 if count % 6 == 0:
                     reload(person)
@@ -133,18 +130,11 @@ def main():
                 else:
                     kind = rng.choices(["write", "run", "add"], [4, 3, 2])[0]
                     rng.choice(tabs).step(count, kind)
-        finally:
-            stop.set()
-            agent.join(2 * SECONDS)
-        if agent.problem:
-            raise agent.problem
-        check(tabs, agent, person, count)
+        four.check(agents.all, person)
+        check(tabs, person, count)
 
 
-def check(tabs, agent, person, count):
-    deleted = json.loads(shell("log", PATH, "--deleted", "--json", "--lines", "0"))["deleted"]
-    for cell in deleted:
-        shell("restore", PATH, cell["cell"])
+def check(tabs, person, count):
     log = json.loads(shell("log", PATH, "--json", "--lines", "0"))["log"]
     saved = [change for entry in log if entry["event"] == "saved" for change in entry["changes"]]
     sources = {cell["id"]: "".join(cell["source"]) for cell in cells()}
@@ -156,11 +146,7 @@ def check(tabs, agent, person, count):
             # The log says who has saved over it.
             is_known = any(change["cell"] == tab.id for change in saved)
             (over if is_known else lost).append((tab.id, tab.text, sources[tab.id]))
-    lost += [added for added in agent.added if added not in sources.values()]
-    lines = sources["shared"].split("\n")
-    lost += [line for line, value in agent.lines.items() if f"line{line} = {value}" not in lines and not saved]
-    say(count, "steps:", dict(agent.counts), "person", dict(person.counts), sum(len(tab.added) for tab in tabs), "added,",
-        len(deleted), "restored, saved over:", over)  # fmt: skip
+    say(count, "steps:", sum(len(tab.added) for tab in tabs), "added, saved over:", over)
     assert not lost, lost
     # All show what the file has.
     truth = [[cell["id"], "".join(cell["source"])] for cell in cells()]

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from lab import SECONDS, SHARED, Server, chromium, expect, nb, say, write
+from lab import IS_THOROUGH, SECONDS, SHARED, Server, chromium, expect, nb, say, write
 from tab import Notebook
 
 CELLS = [
@@ -101,14 +101,18 @@ def kernel_gone(book):
 
 
 def reload(book):
-    """Reloads the page; once more where ipywidgets has given up a widget that it has by now.
+    """Reloads the page, or only the notebook; once more where ipywidgets has given up a widget that it has by now.
 
     It looks every 100 ms for two seconds whether a model is there, and not again when the last of
     these waits is over: what was restored meanwhile is "not found", and stays so.
     """
     end = time.monotonic() + SECONDS
     while True:
-        book.page.reload()
+        if IS_THOROUGH:
+            book.page.reload()
+        else:
+            book.closes()
+            book.opens(PATH)
         book.is_idle()
         widgets = [book.cell(index).locator(".jupyter-widgets").first for index in TEXTS]
         for widget in widgets:

@@ -404,7 +404,7 @@ fn of_real_notebooks_an_edit_changes_its_cell_alone_and_an_undo_leaves_no_byte()
         .iter()
         .flat_map(|folder| notebooks(folder))
         .collect();
-    let (step, least) = if is_thorough() { (1, 5000) } else { (16, 300) };
+    let (step, least) = if is_thorough() { (1, 5000) } else { (32, 150) };
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     std::thread::scope(|scope| {

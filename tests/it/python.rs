@@ -119,6 +119,13 @@ pub fn with_acp() -> (&'static Path, &'static Path) {
 /// the form of URLs, and the import takes more than a second.
 const LEFT_OUT: &str = "rfc3987-syntax";
 
+/// Returns an environment with pip alone, to be copied; makes it if it does not exist.
+pub fn bare() -> PathBuf {
+    made::once("test-bare", &[], |home| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(home));
+    })
+}
+
 fn environment(name: &str, requirements: &str) -> PathBuf {
     let home = made::once(name, &[requirements, LEFT_OUT], |home| {
         let wanted = home.join("requirements.txt");

@@ -33,8 +33,7 @@ def main():
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--http", metavar="URL")
     options = parser.parse_args()
-    for mode in ("legacy", "auto"):
-        asyncio.run(use(options, mode))
+    asyncio.run(use_both(options))
     if options.http:
         return
     asyncio.run(edit_at_random(options))
@@ -61,6 +60,10 @@ async def call(session, tool, **arguments):
     assert not result.is_error, result
     text = "".join(block.text for block in result.content if block.type == "text")
     return text, result.structured_content
+
+
+async def use_both(options):
+    await asyncio.gather(*(use(options, mode) for mode in ("legacy", "auto")))
 
 
 async def use(options, mode):

@@ -11,7 +11,7 @@ use crate::world::World;
 /// How often each command is killed: a few times by default; `NB_TEST_ROUNDS` sets another number.
 fn rounds() -> usize {
     let given = std::env::var("NB_TEST_ROUNDS").ok();
-    given.and_then(|it| it.parse().ok()).unwrap_or(8)
+    given.and_then(|it| it.parse().ok()).unwrap_or(4)
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn what_is_killed_leaves_nothing_behind_once_it_is_cleared_up() {
             0 => {
                 let mut command = opening(&world, "t.ipynb");
                 // Into a sandbox and out of it again.
-                command.args([["--sandbox"], ["--no-sandbox"]][round / 4 % 2]);
+                command.args([["--sandbox"], ["--no-sandbox"]][round / 2 % 2]);
                 (command, whole.mul_f64(part))
             }
             _ => {

@@ -16,7 +16,7 @@ use super::{descendants, kill, nb, session_of, shell, until};
 use crate::world::World;
 
 /// The default number of rounds.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = VICTIMS.len();
 
 /// Prints the round in each line, and leaves a mark in a file that needs no recorder.
 const CELL: &str = "\

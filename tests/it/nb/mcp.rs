@@ -174,6 +174,9 @@ fn the_official_client_and_many_writers_are_content() {
     script.arg(crate::python::script("mcp_client.py"));
     script.arg(env!("CARGO_BIN_EXE_nb"));
     script.arg(crate::python::interpreter());
+    if !is_thorough() {
+        script.args(["--rounds", "20", "--calls", "100"]);
+    }
     succeed(&mut script);
 }
 
@@ -1393,7 +1396,7 @@ fn the_protocols_inspector_and_its_conformance_suite_are_content() {
         "--header",
         &authorization,
     ];
-    for target in [&stdio[..], &http[..]] {
+    for (number, target) in [&stdio[..], &http[..]].into_iter().enumerate() {
         let inspect = |words: &[&str]| -> Value {
             let mut command = node();
             command
@@ -1403,12 +1406,16 @@ fn the_protocols_inspector_and_its_conformance_suite_are_content() {
                 .args(words);
             serde_json::from_str(&succeed(&mut command)).expect("it prints JSON")
         };
-        let tools = inspect(&["--method", "tools/list"]);
-        assert_eq!(tools["tools"].as_array().map(Vec::len), Some(14), "{tools}");
         let call = ["--method", "tools/call", "--tool-name", "run_cell"];
         let arguments = ["--tool-arg", "notebook=a.ipynb", "code=6 * 7"];
         let called = inspect(&[&call[..], &arguments[..]].concat());
         assert_eq!(called["structuredContent"]["status"], "ok", "{called}");
+        if number > 0 && !is_thorough() {
+            // The lists are the same by both ways.
+            continue;
+        }
+        let tools = inspect(&["--method", "tools/list"]);
+        assert_eq!(tools["tools"].as_array().map(Vec::len), Some(14), "{tools}");
         let resources = inspect(&["--method", "resources/list"]);
         assert_eq!(resources["resources"][0]["uri"], "nb://notebook/a.ipynb");
     }

@@ -246,7 +246,11 @@ fn a_kernel_on_a_hub_is_used() {
 
 /// Makes a world whose notebook has a kernel on the server, with a proxy in between that loses connections.
 fn opened_behind(server: &Server) -> (World, Cutter) {
-    let (world, cutter) = (World::new(), Cutter::new(server.port()));
+    opened_in(World::new(), server)
+}
+
+fn opened_in(world: World, server: &Server) -> (World, Cutter) {
+    let cutter = Cutter::new(server.port());
     let mut command = world.nb();
     command.args(["server", "add", "gpu", &cutter.url(), "--token-file"]);
     succeed(command.arg(server.token_file()));
@@ -449,7 +453,11 @@ fn opening_waits_no_longer_for_a_silent_server_than_it_was_told_to() {
 #[test]
 fn a_connection_that_is_silent_is_given_up_and_made_again() {
     let server = Server::jupyter();
-    let (world, cutter) = opened_behind(&server);
+    let world = World::new();
+    nb(&world, ["open", "t.ipynb", "--no-kernel"]).ended(0);
+    let settings = world.project().join(".nb/config.toml");
+    std::fs::write(settings, "ping_interval = 2").expect("write the settings");
+    let (world, cutter) = opened_in(world, &server);
     let job = begin(&world, &counter(&world, 0.1));
     prints_more(&world);
     cutter.cut(Loss::Stall);

@@ -141,7 +141,7 @@ fn a_copy_that_was_broken_off_goes_on() {
     let (world, server) = (World::new(), Server::jupyter());
     server.add_to(&world, "gpu");
     let (local_folder, remote_folder) = (world.project(), server.files());
-    let bytes = content(40 * PART, 3);
+    let bytes = content(16 * PART, 3);
     let (local_file, remote_file) = (local_folder.join("big.bin"), remote_folder.join("big.bin"));
     std::fs::write(&local_file, &bytes).expect("write a file");
     let growing = part(&remote_file, &bytes);
