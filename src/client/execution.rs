@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::execution_state::{ExecutionEvent, ExecutionState, RequestOutcome};
 use super::sequence_numbers::SequenceNumbers;
-use super::{Client, Prompt, reached};
+use super::{Client, Prompt, is_idle, reached};
 
 /// One outstanding execute request; [`ExecuteRequest::next`] returns its events.
 ///
@@ -49,7 +49,7 @@ impl<'a> ExecuteRequest<'a> {
                 received = self.client.receive() => match received {
                     Ok((channel, message)) => {
                         if let Ok(header) = message.header() {
-                            self.numbers.take(&header);
+                            self.numbers.take(&header, is_idle(&header, &message));
                         }
                         self.run.handle_message(channel, &message, Instant::now());
                     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::execution_state::{ExecutionEvent, ExecutionState};
 use super::sequence_numbers::SequenceNumbers;
-use super::{Client, ClientError, IopubMessage, answers, reached};
+use super::{Client, ClientError, IopubMessage, answers, is_idle, reached};
 use crate::wire::{Channel, MissingMessages, Verified};
 
 /// Follows requests of other clients; [`RequestFollower::next`] returns their events.
@@ -193,7 +193,7 @@ impl RequestFollower<'_> {
 
     fn take(&mut self, channel: Channel, message: &Verified) {
         let header = message.header().unwrap_or_default();
-        self.numbers.take(&header);
+        self.numbers.take(&header, is_idle(&header, message));
         let id = Some(header.msg_id.clone().into_owned()).filter(|id| !id.is_empty());
         if channel == Channel::Iopub && self.first.is_none() {
             self.first = Some(id.clone().unwrap_or_default());

@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::wire::{Channel, ConnectionInfo, NewHeader, SigningKey, Unverified, Verified};
+use crate::wire::{Channel, ConnectionInfo, Header, NewHeader, SigningKey, Unverified, Verified};
 pub use content::{
     DisplayContent, IopubMessage, KernelException, OutputMessage, Prompt, StreamText,
 };
@@ -562,6 +562,10 @@ fn lost(channel: Channel, why: &str, iopub: &mut Iopub, life: &mut Life) {
         Life::Draining { why, .. } if channel == Channel::Iopub => Life::Gone(why),
         other => other,
     };
+}
+
+fn is_idle(header: &Header<'_>, message: &Verified) -> bool {
+    header.msg_type == "status" && message.execution_state().as_deref() == Some("idle")
 }
 
 fn answers(message: &Verified, msg_id: &str) -> bool {

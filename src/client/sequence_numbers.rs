@@ -18,15 +18,24 @@ const HOLE: u64 = 20;
 pub struct SequenceNumbers {
     /// The part of the message ids before the number.
     prefix: Option<String>,
-    /// Runs of numbers without a gap: the first number of each, and the number after its last.
-    runs: BTreeMap<u64, u64>,
+    /// Runs of numbers without a gap, by their first number.
+    runs: BTreeMap<u64, Run>,
     /// The last number before each loss of the connection to the kernel.
     last_before: Vec<u64>,
 }
 
+/// Numbers without a gap.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The number after the last.
+    end: u64,
+    begins_with_idle: bool,
+}
+
 impl SequenceNumbers {
-    /// Takes a message of the kernel.
-    pub(super) fn take(&mut self, header: &Header<'_>) {
+    /// Takes the header of a message of the kernel. `is_idle`: it is the status `idle`, before which the kernel numbers
+    /// its reply.
+    pub(super) fn take(&mut self, header: &Header<'_>, is_idle: bool) {
         let Some((prefix, number)) = header.numbered() else {
             return;
         };
@@ -36,45 +45,47 @@ impl SequenceNumbers {
             None => self.prefix = Some(prefix.to_owned()),
         }
         let before = self.runs.range(..=number).next_back();
-        let before = before.map(|(first, end)| (*first, *end));
-        if before.is_some_and(|(_, end)| number < end) {
+        let before = before.map(|(first, run)| (*first, *run));
+        if before.is_some_and(|(_, run)| number < run.end) {
             return;
         }
-        let first = match before {
-            Some((first, end)) if end == number => first,
-            _ => number,
+        let (first, begins_with_idle) = match before {
+            Some((first, run)) if run.end == number => (first, run.begins_with_idle),
+            _ => (number, is_idle),
         };
-        let end = self.runs.remove(&(number + 1)).unwrap_or(number + 1);
-        self.runs.insert(first, end);
+        let after = self.runs.remove(&(number + 1));
+        let run = Run {
+            end: after.map_or(number + 1, |run| run.end),
+            begins_with_idle,
+        };
+        self.runs.insert(first, run);
     }
 
     /// Returns how many messages between the first and the last never arrived.
     pub(super) fn missing(&self) -> u64 {
         let ends = self.runs.values();
         let holes = ends.zip(self.runs.keys().skip(1));
-        let holes = holes.map(|(end, next)| next - end);
+        let holes = holes.map(|(run, next)| next - run.end);
         holes.filter(|hole| *hole >= HOLE).sum()
     }
 
     /// Records that the connection to the kernel was lost.
     pub(super) fn connection_lost(&mut self) {
         let last = self.runs.values().next_back();
-        self.last_before.extend(last.map(|end| end - 1));
+        self.last_before.extend(last.map(|run| run.end - 1));
     }
 
     /// Returns how many messages before this `idle` were lost with connections: between the last message before and the
-    /// first one after each loss. The reply just before the `idle` may be late: it comes over another socket. `None` if
-    /// the kernel does not number its messages.
+    /// first one after each loss. A reply just before an `idle` may be late, or another client's: it comes over another
+    /// socket. `None` if the kernel does not number its messages.
     pub(super) fn lost_with_connections(&self, idle: &Header<'_>) -> Option<u64> {
         let (_, until) = idle.numbered()?;
         let before = self.runs.range(..=until);
         let holes = before.clone().zip(before.skip(1));
-        let lost = holes.map(|((first, end), (next, _))| {
-            let is_lost = self
-                .last_before
-                .iter()
-                .any(|last| (first..end).contains(&last));
-            let missing = (next - end).saturating_sub(u64::from(*next == until));
+        let lost = holes.map(|((_, run), (next, next_run))| {
+            // A later hole is none of the connection's: after it messages arrive in order.
+            let is_lost = self.last_before.contains(&(run.end - 1));
+            let missing = (next - run.end).saturating_sub(next_run.begins_with_idle.into());
             if is_lost { missing } else { 0 }
         });
         Some(lost.sum())
@@ -96,7 +107,7 @@ mod tests {
     fn missing(numbers: impl IntoIterator<Item = u64>) -> u64 {
         let mut received = SequenceNumbers::default();
         for number in numbers {
-            received.take(&header("k", format!("k_7_{number}")));
+            received.take(&header("k", format!("k_7_{number}")), false);
         }
         received.missing()
     }
@@ -116,6 +127,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_with_a_connection_is_counted_exactly() {
+        const IDLES: [u64; 2] = [16, 22];
         let mut received = SequenceNumbers::default();
         received.connection_lost();
         assert_eq!(
@@ -124,7 +136,10 @@ mod tests {
         );
         let mut take = |numbers: &[u64], is_lost: bool| {
             for number in numbers {
-                received.take(&header("k", format!("k_7_{number}")));
+                received.take(
+                    &header("k", format!("k_7_{number}")),
+                    IDLES.contains(number),
+                );
             }
             if is_lost {
                 received.connection_lost();
@@ -145,6 +160,22 @@ mod tests {
             Some(1),
             "what comes later may only be late"
         );
+        received.connection_lost();
+        received.take(&header("k", "k_7_22".to_owned()), true);
+        assert_eq!(
+            received.lost_with_connections(&header("k", "k_7_22".to_owned())),
+            Some(1),
+            "21 is a reply, perhaps to another client"
+        );
+        received.connection_lost();
+        for number in [23, 25] {
+            received.take(&header("k", format!("k_7_{number}")), false);
+        }
+        assert_eq!(
+            received.lost_with_connections(&header("k", "k_7_25".to_owned())),
+            Some(1),
+            "24 was numbered after the new connection's first message"
+        );
     }
 
     #[test]
@@ -154,12 +185,12 @@ mod tests {
             "k_7_1", "k_7_2", "j_7_900", "k_8_900", "k_900", "k_7_x", "k", "_", "k__900",
         ] {
             let session = id.split('_').next().unwrap_or_default();
-            received.take(&header(session, id.to_owned()));
+            received.take(&header(session, id.to_owned()), false);
         }
-        received.take(&header("other", "k_7_900".to_owned()));
-        received.take(&header("k", format!("k_7_{}", u64::MAX)));
+        received.take(&header("other", "k_7_900".to_owned()), false);
+        received.take(&header("k", format!("k_7_{}", u64::MAX)), false);
         assert_eq!(received.missing(), 0);
-        received.take(&header("k", "k_7_900".to_owned()));
+        received.take(&header("k", "k_7_900".to_owned()), false);
         assert_eq!(received.missing(), 897);
     }
 }

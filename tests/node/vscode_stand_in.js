@@ -109,7 +109,9 @@ class Notebook {
     this.uri = Uri.file(file);
     this.notebookType = 'jupyter-notebook';
     this.isClosed = false;
+    // What the extension is told, a little after the editor itself knows it.
     this.isDirty = false;
+    this.hasChanges = false;
     this.cells = [];
     // The person's requests: 'waits' or 'runs', by cell.
     this.requests = new Map();
@@ -141,7 +143,7 @@ class Notebook {
     let [first, last] = [0, 0];
     while (first < most && isEqual(this.cells[first], data[first])) first++;
     while (last < most - first && isEqual(this.cells.at(-1 - last), data.at(-1 - last))) last++;
-    this.isDirty = false;
+    this.isDirty = this.hasChanges = false;
     this.replace(first, this.cells.length - last, data.slice(first, data.length - last));
   }
 
@@ -172,9 +174,10 @@ class Notebook {
 
   // As VS Code does it: the event of the change comes first, that of unsaved changes a little later.
   isChanged(cellChanges = []) {
+    this.hasChanges = true;
     events.change.fire({ notebook: this, cellChanges, contentChanges: [] });
     setImmediate(() => {
-      this.isDirty = true;
+      this.isDirty = this.hasChanges;
       this.saveLater();
       changed();
     });
@@ -256,7 +259,7 @@ class Notebook {
     fs.writeFileSync(this.uri.fsPath, `${JSON.stringify(found, null, 1)}\n`);
     fs.utimesSync(this.uri.fsPath, new Date(), new Date());
     this.loaded = fs.statSync(this.uri.fsPath);
-    this.isDirty = false;
+    this.isDirty = this.hasChanges = false;
     events.save.fire(this);
   }
 }
@@ -303,7 +306,7 @@ const fileEvents = [new EventEmitter(), new EventEmitter()];
 function fileChanged(name) {
   const uri = Uri.file(path.resolve(name));
   const open = notebooks.find(each => String(each.uri) === String(uri));
-  if (open && !open.isDirty && fs.existsSync(uri.fsPath) && fs.statSync(uri.fsPath).mtimeMs > open.loaded.mtimeMs) open.load();
+  if (open && !open.hasChanges && fs.existsSync(uri.fsPath) && fs.statSync(uri.fsPath).mtimeMs > open.loaded.mtimeMs) open.load();
   for (const each of fileEvents) each.fire(uri);
 }
 
