@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     nb::program::run(|| {
-        // One executable is enough: `nb serve` installs a copy of this one under the other's name.
+        // Where no `nb-proxy` lies beside this program, `nb serve` installs a copy of this one under that name.
         let mut args = std::env::args_os();
         let program = args.next();
         if program

@@ -104,13 +104,9 @@ pub(super) fn link_own(path: &Path) -> io::Result<()> {
     if std::fs::read_link(path).is_ok_and(|target| target == own) || is_later(path, NB) {
         return Ok(());
     }
-    let folder = path
-        .parent()
-        .ok_or_else(|| io::Error::other("it has no folder"))?;
-    make_folder(folder)?;
     let link = tempfile::Builder::new()
-        .prefix(".nb-")
-        .make_in(folder, |link| symlink(&own, link))?;
+        .prefix(STAGED)
+        .make_in(made_folder(path)?, |link| symlink(&own, link))?;
     link.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
@@ -164,14 +160,22 @@ fn is_later(path: &Path, name: &str) -> bool {
     version_of(path, name).is_some_and(|version| is_later_version(&version))
 }
 
-fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
+/// The beginning of the name that a file has before it is complete.
+const STAGED: &str = ".nb-";
+
+/// Makes the folder of a file, and returns it.
+fn made_folder(path: &Path) -> io::Result<&Path> {
     let folder = path
         .parent()
         .ok_or_else(|| io::Error::other("it has no folder"))?;
     make_folder(folder)?;
+    Ok(folder)
+}
+
+fn staged(path: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     let staged = tempfile::Builder::new()
-        .prefix(".nb-")
-        .tempfile_in(folder)?;
+        .prefix(STAGED)
+        .tempfile_in(made_folder(path)?)?;
     staged
         .as_file()
         .set_permissions(std::fs::Permissions::from_mode(mode))?;

@@ -186,20 +186,13 @@ impl Config {
     /// Returns how long a front end whose connection ended has to come back before a recorder takes its running cells and
     /// writes their outputs into the notebook.
     pub fn return_time(&self) -> Duration {
-        let time = self.return_time.map(Duration::try_from_secs_f64);
-        let time = time.and_then(Result::ok);
-        time.map_or(Duration::from_secs(10), |time| {
-            time.min(Duration::from_secs(30))
-        })
+        duration(self.return_time, Duration::from_secs(10)).min(Duration::from_secs(30))
     }
 
     /// Returns how long after a ping of a Jupyter server the next one follows.
     pub fn ping_interval(&self) -> Duration {
         let longest = Duration::from_secs(30);
-        let interval = self.ping_interval.map(Duration::try_from_secs_f64);
-        interval.and_then(Result::ok).map_or(longest, |interval| {
-            interval.clamp(Duration::from_secs(1), longest)
-        })
+        duration(self.ping_interval, longest).clamp(Duration::from_secs(1), longest)
     }
 }
 
@@ -220,6 +213,12 @@ impl Project {
     pub fn settings(&self) -> Result<Config, ConfigError> {
         self.config()?.with(|name| std::env::var_os(name))
     }
+}
+
+/// Returns a setting in seconds as a duration; the default where it is not set, or is none.
+fn duration(seconds: Option<f64>, default: Duration) -> Duration {
+    let duration = seconds.map(Duration::try_from_secs_f64);
+    duration.and_then(Result::ok).unwrap_or(default)
 }
 
 /// Parses `A=1,B=2`.

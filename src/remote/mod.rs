@@ -107,9 +107,6 @@ fn remote_of(state_file: &Path, key: &str) -> Result<(RemoteKernel, bool, Config
     let session = state.sessions.get(&project.current_key(key));
     let remote = session.and_then(|session| Some((session.as_remote()?, &session.status)));
     let (remote, status) = remote.ok_or_else(|| format!("{key} has no kernel on a server"))?;
-    let config = project
-        .config()
-        .and_then(|config| config.with(|name| std::env::var_os(name)));
-    let config = config.map_err(|error| with_causes(&error))?;
+    let config = project.settings().map_err(|error| with_causes(&error))?;
     Ok((remote.clone(), *status != Status::Live, config))
 }

@@ -16,8 +16,9 @@ use crate::server::credential::token_in;
 
 /// Name Jupyter servers, gateways and hubs elsewhere, whose kernels a notebook may use
 ///
-/// A token goes into a private file, or is printed by a command each time; nb prints it nowhere. The variables JUPYTER_GATEWAY_URL, JUPYTER_GATEWAY_AUTH_TOKEN and the others of
-/// Jupyter's gateway client give the server gateway, which need not be added.
+/// A token goes into a private file, or is printed by a command each time; nb prints it nowhere. The
+/// variables JUPYTER_GATEWAY_URL, JUPYTER_GATEWAY_AUTH_TOKEN and the others of Jupyter's gateway client
+/// give the server gateway, which need not be added.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Server {

@@ -15,7 +15,8 @@ use crate::proxy::target::Target;
 use crate::route::ClientId;
 
 /// How long a recorder may take until it receives the kernel's messages. A Jupyter server kills processes
-/// that have not ended within 2.5 s of its request; a proxy that goes on waits for as long as the recorder does.
+/// that have not ended within 2.5 s of its request. A proxy that goes on waits longer, but less than the recorder waits for
+/// it.
 const RECORDER_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
 const RECORDER_TIMEOUT: Duration = Duration::from_secs(8);
 

@@ -117,6 +117,14 @@ impl McpClient {
         self.begin("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Cancels a request by its id.
+    fn cancel(&self, id: u64) {
+        self.send(
+            &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": {"requestId": id}}),
+        );
+    }
+
     /// Calls a tool and returns its result.
     fn call(&self, tool: &str, arguments: &Value) -> ToolResult {
         ToolResult(self.end(self.begin_call(tool, arguments))["result"].clone())
@@ -372,10 +380,7 @@ fn a_cancelled_call_interrupts_its_code_and_a_client_that_goes_does_not() {
     let id = client.begin("tools/call", &run);
     let progress = client.next(|message| message["method"] == "notifications/progress");
     assert_eq!(progress["params"]["progressToken"], "p");
-    client.send(
-        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": id}}),
-    );
+    client.cancel(id);
     // The kernel is free again.
     let run = json!({"notebook": "a.ipynb", "code": "6 * 7"});
     assert!(client.call("run_cell", &run).text().contains("42"));
@@ -405,10 +410,7 @@ fn a_call_that_is_cancelled_while_it_plans_runs_no_cell() {
     let client = McpClient::of(&world, "inspector", &[]);
     let run = json!({"notebook": "a.ipynb", "stale": true});
     let id = client.begin_call("run_cell", &run);
-    client.send(
-        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": id}}),
-    );
+    client.cancel(id);
     let run = json!({"notebook": "a.ipynb", "code": "6 * 7"});
     assert!(client.call("run_cell", &run).text().contains("42"));
     let jobs = nb(&world, ["jobs", "--json"]).ended(0).json();
@@ -745,10 +747,7 @@ fn an_answer_never_goes_to_another_question() {
     // A call that is cancelled asks no more.
     let call = client.begin_call("run_cell", &run);
     let question = asked();
-    client.send(
-        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
-        "params": {"requestId": call}}),
-    );
+    client.cancel(call);
     is_withdrawn(&question);
 }
 
