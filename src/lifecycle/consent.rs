@@ -173,7 +173,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
 }
 
 /// Returns the next unsent cell of each job of a session whose recorder runs or is about to start.
-fn unsent(project: &Project, key: &str) -> Vec<RunningExecution> {
+pub(super) fn unsent(project: &Project, key: &str) -> Vec<RunningExecution> {
     let next_cell = |job: Job| {
         let mut cells = job.cells.into_iter();
         let next = cells.find(|cell| cell.status.is_none())?;

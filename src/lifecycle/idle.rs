@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::all_kernels::{Kernels, UnreachableKernel, run_concurrently};
+use super::consent::unsent;
 use super::liveness::Liveness;
 use super::open_error::OpenError;
 use super::server_connection;
@@ -77,11 +78,12 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
     }
     match (&status.session.status, status.busy) {
         (Status::Starting | Status::Restarting, _) => return Some("it is starting".to_owned()),
-        (_, Some(false)) => {}
-        (_, Some(true)) => {
+        (_, Some(is_busy)) => {
+            // A cell that the idle kernel has not received yet counts as running.
             let runs = status.running.as_ref().map(cell_with_actor);
-            let runs = runs.unwrap_or_else(|| "something runs".to_owned());
-            return Some(format!("busy: {runs}"));
+            if let Some(runs) = runs.or_else(|| is_busy.then(|| "something runs".to_owned())) {
+                return Some(format!("busy: {runs}"));
+            }
         }
         (_, None) => {
             let lost = server_connection::lost(&status.session);
@@ -99,6 +101,12 @@ fn reason_to_keep(status: &SessionStatus, options: &IdleOptions, now: Timestamp)
     (idle.unwrap_or_default() < options.age).then(|| "used lately".to_owned())
 }
 
+/// Returns why a job keeps a session's kernel: its recorder has not sent the next cell yet.
+fn job_to_keep_for(project: &Project, key: &str) -> Option<String> {
+    let cell = unsent(project, key).into_iter().next()?;
+    Some(format!("requested: {}", cell_with_actor(&cell)))
+}
+
 /// Returns for how long a session's kernel has been unused, and its limit.
 pub(crate) async fn idle_report(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
@@ -111,7 +119,9 @@ pub(crate) async fn idle_report(project: &Project, key: &str) -> IdleReport {
         Some(_) => status(project, key, session).await.ok(),
         None => None,
     };
-    let unused = status.and_then(|status| unused(&status, Timestamp::now()));
+    let unused = status
+        .filter(|_| job_to_keep_for(project, key).is_none())
+        .and_then(|status| unused(&status, Timestamp::now()));
     IdleReport { limit, unused }
 }
 
@@ -140,7 +150,8 @@ async fn end(
 ) -> Result<Option<String>, OpenError> {
     let keeps = async |session| {
         let status = status(project, key, session).await?;
-        Ok(reason_to_keep(&status, options, Timestamp::now()))
+        Ok(reason_to_keep(&status, options, Timestamp::now())
+            .or_else(|| job_to_keep_for(project, key)))
     };
     let ended = shutdown_unless(project, key, &options.by, why, TIMEOUT, keeps).await?;
     Ok(ended.err())
@@ -195,7 +206,8 @@ pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel
 }
 
 async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleKernel {
-    let outcome = match reason_to_keep(&status, &options, Timestamp::now()) {
+    let reason = reason_to_keep(&status, &options, Timestamp::now());
+    let outcome = match reason.or_else(|| job_to_keep_for(&project, &status.key)) {
         None if !options.dry_run => end(&project, &status.key, &options, None).await,
         outcome => Ok(outcome),
     };
@@ -249,6 +261,8 @@ async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> Idl
 mod tests {
     use super::*;
     use crate::kernel::process::Process;
+    use crate::project::event::RunningExecution;
+    use crate::project::jobs::{Job, JobCell, JobState};
     use crate::project::joined::JoinedFrontEnd;
     use crate::project::{Backend, Session};
 
@@ -304,6 +318,22 @@ mod tests {
         child.wait().unwrap();
     }
 
+    #[test]
+    fn a_kernel_for_which_a_job_was_only_just_requested_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let project = Project::for_notebook(&home.path().join("a.ipynb")).unwrap();
+        assert_eq!(job_to_keep_for(&project, "a.ipynb"), None);
+        let mut job = Job::new(&project, "a.ipynb", "a.ipynb".to_owned(), "ada");
+        job.cells.push(JobCell::new(None, "train()".to_owned()));
+        let folder = project.make_job(&mut job).unwrap();
+        let reason = job_to_keep_for(&project, "a.ipynb").unwrap();
+        assert!(reason.starts_with("requested: "), "{reason}");
+        assert_eq!(job_to_keep_for(&project, "b.ipynb"), None);
+        job.state = JobState::Done;
+        folder.write(&job).unwrap();
+        assert_eq!(job_to_keep_for(&project, "a.ipynb"), None);
+    }
+
     fn reason(status: &SessionStatus, age: u64, force: bool) -> Option<String> {
         let options = IdleOptions {
             age: Duration::from_secs(age),
@@ -330,6 +360,19 @@ mod tests {
         assert!(reason(&busy, 0, true).unwrap().starts_with("busy"));
         busy.busy = None;
         assert!(reason(&busy, 0, true).is_some());
+
+        let mut sent = idle(60);
+        sent.running = Some(RunningExecution {
+            msg_id: "1".to_owned(),
+            by: Some("ada".to_owned()),
+            cell: None,
+            code: Some("train()".to_owned()),
+            job: None,
+            since: at,
+            prompt: None,
+        });
+        assert!(reason(&sent, 0, true).unwrap().starts_with("busy"));
+        assert_eq!(unused(&sent, at), None);
 
         let mut joined = idle(60);
         joined.joined.push(JoinedFrontEnd {

@@ -210,7 +210,8 @@ fn watch(events: &Receiver<Event>, supervision: &Supervision) {
                 own_command(&supervision.end_unused).and_then(|mut command| command.status());
             next = match ended.is_ok_and(|status| status.success()) {
                 true => Some(CHECK_AGAIN),
-                false => report.limit.max(Some(CHECK_AGAIN)),
+                // It was used after the check.
+                false => report.limit,
             };
         }
     }
