@@ -370,6 +370,12 @@ impl JoinedKernel {
         Ok(client)
     }
 
+    /// Says whether the process that holds the connection to the kernel, or the kernel itself, is alive as far as this is
+    /// known: what is sent to a process that was just killed would be lost.
+    fn is_connected(&self) -> bool {
+        self.process.as_ref().is_none_or(Process::is_alive)
+    }
+
     /// Connects again after an error, if only the bridge to the kernel's server has ended; returns whether it has.
     async fn rejoin(&mut self, client: &mut Client, error: &RunError) -> bool {
         match error {
@@ -537,6 +543,14 @@ impl<'a> OpenPrompt<'a> {
             answer: Box::pin(observer.answer(prompt.clone())),
         }
     }
+
+    /// A request whose answer is known and is to be sent over the next connection.
+    fn unsent(prompt: Prompt, answer: Option<String>) -> Self {
+        Self {
+            prompt,
+            answer: Box::pin(std::future::ready(answer)),
+        }
+    }
 }
 
 /// Waits for the answer to the input request, and takes both; without a request waits for ever.
@@ -646,7 +660,10 @@ impl Running<'_> {
                     }
                     self.received.take(&event);
                 }
-                (prompt, answer) = answered(&mut open_prompt) => match answer {
+                (prompt, answer) = answered(&mut open_prompt), if self.kernel.is_connected() => match answer {
+                    _ if !self.kernel.is_connected() => {
+                        open_prompt = Some(OpenPrompt::unsent(prompt, answer));
+                    }
                     Some(text) => execution.answer(&prompt, &text),
                     None => execution.answer_eof(&prompt),
                 },
@@ -766,8 +783,11 @@ impl Running<'_> {
             loop {
                 let received = tokio::select! {
                     received = followed.next() => received?,
-                    (prompt, answer) = answered(&mut open_prompt) => {
-                        followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF));
+                    (prompt, answer) = answered(&mut open_prompt), if self.kernel.is_connected() => {
+                        match self.kernel.is_connected() {
+                            true => followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF)),
+                            false => open_prompt = Some(OpenPrompt::unsent(prompt, answer)),
+                        }
                         continue;
                     }
                     () = observer.interrupted() => {

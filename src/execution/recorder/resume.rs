@@ -20,7 +20,7 @@ use crate::execution::category;
 use crate::execution::ending::{Ending, kernel_ending};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{CLOSES, RunError, RunObserver, Runner};
-use crate::kernel::process::Signal;
+use crate::kernel::process::{Process, Signal};
 use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
 use crate::project::{ErrorCategory, InterruptMode, Session};
 use crate::task::causes::with_causes;
@@ -148,6 +148,8 @@ impl Recorder<'_> {
         self.take_lost_question();
         self.note_lost_questions();
         let mut questions = self.questions();
+        // What is sent to a process that was just killed would be lost.
+        let is_connected = || process.as_ref().is_none_or(Process::is_alive);
         loop {
             tokio::select! {
                 event = follower.next() => match event {
@@ -156,9 +158,11 @@ impl Recorder<'_> {
                     Some(_) => {}
                     None => break,
                 },
-                (parent, text) = self.next_answer(&mut questions) => {
-                    follower.answer(parent, &text);
-                }
+                (parent, text) = self.next_answer(&mut questions), if is_connected() => match is_connected() {
+                    true => follower.answer(parent, &text),
+                    // It is sent over the next connection.
+                    false => self.replies.borrow_mut().push_front(text),
+                },
                 () = self.interrupted() => {
                     let at = self.at.get();
                     let runs = self.job.borrow().cells.get(at).is_some_and(|cell| {

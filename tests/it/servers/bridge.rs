@@ -1,7 +1,9 @@
 //! Notebooks whose kernels run on servers.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use super::Server;
@@ -507,6 +509,55 @@ fn a_question_outlives_the_process_that_holds_the_connection() {
         .ended(0)
         .with("1 2");
     assert_eq!(text(&world), "1 2\n");
+}
+
+#[test]
+fn an_answer_that_meets_a_connection_that_has_just_ended_is_sent_over_the_next() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    let asks = "print(*[input(f'{it}? ') for it in range(6)])";
+    let job = begin(&world, asks);
+    nb(&world, ["wait", &job, "--timeout", "60"])
+        .ended(7)
+        .with("0? ");
+    let record = world.project().join(".nb/jobs").join(&job);
+    for number in 0..6 {
+        let recorder = recorder(&world);
+        // It sees the answer and the end of the connection at the same moment.
+        signal(recorder, Signal::STOP);
+        kill_the_bridge(&world);
+        let words = ["reply", &job, &number.to_string(), "--timeout", "60"];
+        let mut command = world.nb();
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let reply = command.spawn();
+        let reply = reply.expect("start nb reply");
+        until("a request to the recorder", || {
+            let requests = std::fs::read_dir(record.join("asks")).ok()?;
+            requests.flatten().next()
+        });
+        signal(recorder, Signal::CONT);
+        let output = reply.wait_with_output().expect("wait for nb reply");
+        let wanted = if number < 5 { 7 } else { 0 };
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(wanted), "{number}: {stdout}");
+    }
+    assert!(text(&world).ends_with("0 1 2 3 4 5\n"), "{}", text(&world));
+}
+
+/// Returns the process that records the world's job.
+fn recorder(world: &World) -> Pid {
+    let is_recorder = |words: &String| words.contains("Record");
+    let mut processes = world.processes().into_iter();
+    let found = processes.find(|(_, words)| is_recorder(words));
+    let pid = found.and_then(|(pid, _)| Pid::from_raw(pid));
+    pid.unwrap_or_else(|| panic!("no recorder: {:#?}", world.processes()))
+}
+
+fn signal(process: Pid, signal: Signal) {
+    rustix::process::kill_process(process, signal).expect("send a signal");
 }
 
 /// Any command brings the connection back.
