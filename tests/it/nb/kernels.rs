@@ -334,7 +334,7 @@ fn a_python_without_ipykernel_may_be_named_by_a_relative_path() {
 fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
     let world = World::new();
     let uv = made::once("test-uv", &[UV], |folder| {
-        made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
+        python::make_environment(folder);
         made::run(
             Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", UV]),
         );
@@ -389,7 +389,7 @@ const UV: &str = "uv==0.13.9";
 fn a_conda_environment_is_started_activated() {
     let world = World::new();
     let rattler = made::once("test-rattler", &[RATTLER], |folder| {
-        made::run(Command::new("python3").args(["-m", "venv"]).arg(folder));
+        python::make_environment(folder);
         made::run(
             Command::new(folder.join("bin/python"))
                 .args(["-m", "pip", "install", "--quiet", RATTLER]),
