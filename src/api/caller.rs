@@ -127,9 +127,6 @@ impl Caller {
         if let Some(project) = &project {
             let checked = project.check_version();
             checked.map_err(|error| Problem::new(ProblemKind::Failed, causes(&error)))?;
-            if let Some(notice) = project.take_notice() {
-                (settings.progress)(&notice);
-            }
         }
         let config = match &project {
             Some(project) => project.settings(),

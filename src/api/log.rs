@@ -437,25 +437,30 @@ mod tests {
 
     #[test]
     fn an_execution_is_one_however_many_write_of_it() {
-        let own = fields("asked", "1", "human (VS Code)", 1);
+        let own = fields("requested", "1", "human (VS Code)", 1);
         let own = entry_with(own, "cell", "3f2c11aa".into());
-        let startup = fields("asked", "2", "human (VS Code)", 2);
+        let startup = fields("requested", "2", "human (VS Code)", 2);
         let startup = entry_with(startup, "store_history", false.into());
-        let code = fields("asked", "3", "claude", 3);
+        let code = fields("requested", "3", "claude", 3);
         let code = entry_with(code, "code", "\nx = 1\ny".into());
         let entries = [
             entry("opened", "", "human", 0),
             own,
-            entry("seen", "1", "username", 1),
+            entry("begun_outside", "1", "username", 1),
             done("1", "ok", 2),
-            done("1", "seen", 2),
+            done("1", "observed_ok", 2),
             startup,
             done("2", "ok", 2),
-            entry("seen", "3", "username", 3),
+            entry("begun_outside", "3", "username", 3),
             code,
-            done("3", "seen", 4),
+            done("3", "observed_ok", 4),
             done("3", "error", 4),
-            entry("seen", "4", "9f2c6f7e-0000-4000-8000-000000000000", 5),
+            entry(
+                "begun_outside",
+                "4",
+                "9f2c6f7e-0000-4000-8000-000000000000",
+                5,
+            ),
         ];
         let all = described(&entries, &LogFilter::default());
         let want = [
@@ -484,10 +489,10 @@ mod tests {
         let entries = [
             // The clock was set back after this.
             before,
-            entry("asked", "1", "claude", 1),
+            entry("requested", "1", "claude", 1),
             entry("restarted", "", "ada", 2),
             // An observer reads late that the cell began.
-            entry("seen", "1", "username", 3),
+            entry("begun_outside", "1", "username", 3),
         ];
         let want = ["ada interrupted", "claude ran a cell None", "ada restarted"];
         assert_eq!(described(&entries, &LogFilter::default()), want);
@@ -495,12 +500,12 @@ mod tests {
 
     #[test]
     fn what_came_past_us_says_so_and_how_it_ended() {
-        let failed = done("1", "seen_error", 3);
+        let failed = done("1", "observed_error", 3);
         let entries = [
-            entry("seen", "1", "ada", 1),
-            entry("seen", "2", "ada", 2),
+            entry("begun_outside", "1", "ada", 1),
+            entry("begun_outside", "2", "ada", 2),
             failed,
-            done("2", "seen", 3),
+            done("2", "observed_ok", 3),
         ];
         let list = log_entries(entries.iter().rev().cloned(), &LogFilter::default());
         let ran = list.into_iter().rev().map(|it| match it.event {
@@ -521,14 +526,14 @@ mod tests {
     #[test]
     fn what_has_ended_since_is_told_though_it_began_before() {
         let entries = [
-            entry("asked", "1", "ada", 1),
+            entry("requested", "1", "ada", 1),
             done("1", "ok", 1),
-            entry("asked", "2", "ada", 2),
+            entry("requested", "2", "ada", 2),
             entry("opened", "", "ada", 2),
-            entry("asked", "3", "ada", 3),
+            entry("requested", "3", "ada", 3),
             done("2", "ok", 5),
             done("3", "error", 6),
-            entry("asked", "4", "ada", 6),
+            entry("requested", "4", "ada", 6),
         ];
         let filter = LogFilter {
             since: Some("2026-01-02T10:04:00Z".parse().unwrap()),

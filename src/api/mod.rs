@@ -8,7 +8,6 @@
 //! prints. After an adapter has delivered an answer it calls
 //! [`Caller::delivered`](caller::Caller::delivered): from then on the content counts as seen.
 
-mod adopt;
 mod agent_setup;
 mod attachments;
 pub mod caller;
@@ -58,7 +57,6 @@ mod servers;
 mod shutdown;
 mod stale;
 mod status;
-mod status_watch;
 #[cfg(test)]
 mod tests;
 pub mod time;
@@ -70,7 +68,6 @@ mod waiting;
 mod watch;
 mod widgets;
 
-pub use self::adopt::{AdoptAnswer, AdoptRequest, Adopted, FolderEntry, adopt};
 pub use self::agent_setup::{
     AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, OtherServer, set_up_agents,
 };
@@ -142,7 +139,6 @@ pub use self::status::{
     AllKernelsAnswer, KernelStatus, LeftKernel, ProjectKernel, RunningCell, ServerKernelStatus,
     StatusAnswer, UnreadableProject, status, status_everywhere,
 };
-pub use self::status_watch::{StatusSnapshot, StatusWatch};
 pub(crate) use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};
 pub use self::vars::{VarsAnswer, VarsRequest, vars};

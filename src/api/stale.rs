@@ -39,7 +39,6 @@ pub enum StaleReason {
     /// Its last run failed.
     Failed,
     /// How its last run ended, or its text then, is not known.
-    #[serde(rename = "unheard")]
     UnknownEnd,
     /// A cell whose name it reads is out of date.
     NeedsStale,

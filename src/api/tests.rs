@@ -28,7 +28,6 @@ impl Answer for NoAnswer {}
 fn schemas() -> Vec<(&'static str, String)> {
     vec![
         ("agent-install", schema::<AgentSetupAnswer>()),
-        ("adopt", schema::<AdoptAnswer>()),
         ("cell", schema::<CellAnswer>()),
         ("cells", schema::<CellsAnswer>()),
         ("cp", schema::<CopyAnswer>()),
@@ -77,7 +76,6 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("shutdown-idle", schema::<ShutdownIdleAnswer>()),
         ("status", schema::<StatusAnswer>()),
         ("status-all", schema::<AllKernelsAnswer>()),
-        ("status-watch", schema::<StatusSnapshot>()),
         ("undo", schema::<UndoAnswer>()),
         ("unserve", schema::<UnserveAnswer>()),
         ("vars", schema::<VarsAnswer>()),

@@ -178,7 +178,7 @@ pub fn parser() -> clap::Command {
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
-    let mut line = parser::read(std::env::args_os().collect());
+    let mut line = parser::read(&std::env::args_os().collect::<Vec<_>>());
     if let Some(code) = line.command.alone(parser::parser_for) {
         return code;
     }

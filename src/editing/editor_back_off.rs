@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_file_from_the_future_was_not_saved_since() {
         let desk = Desk::new();
-        desk.happened("asked", PERSON, 1);
+        desk.happened("requested", PERSON, 1);
         desk.happened("done", PERSON, 1);
         let file = std::fs::File::options()
             .append(true)
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_front_end_that_joined_before_the_clock_was_set_back_is_waited_for() {
         let desk = Desk::joined_since(VS_CODE, ago(-3600));
-        desk.happened("asked", PERSON, 10);
+        desk.happened("requested", PERSON, 10);
         let activity = activity(&desk.notebook);
         assert!(matches!(activity, Some(EditorActivity::By(_))));
     }
@@ -292,11 +292,11 @@ mod tests {
             ("queued", PERSON, 10, true),
             ("queued", PERSON, 40, false),
             ("queued", "human (JupyterLab)", 10, false),
-            ("asked", PERSON, 10, true),
-            ("asked", "bob", 10, false),
+            ("requested", PERSON, 10, true),
+            ("requested", "bob", 10, false),
         ] {
             let desk = Desk::new();
-            desk.happens("asked", "1", "ada", 20);
+            desk.happens("requested", "1", "ada", 20);
             assert!(cell(&desk).is_none() && !must_wait(&desk.notebook));
             desk.happens(kind, "2", by, seconds);
             assert_eq!(must_wait(&desk.notebook), waits, "{kind} {by} {seconds}");
@@ -304,7 +304,7 @@ mod tests {
             // The agent's cell ends, and the person's runs.
             desk.happens("done", "1", "ada", 9);
             assert_eq!(cell(&desk).is_some(), waits, "{kind} {by} {seconds}");
-            desk.happens("asked", "2", by, 9);
+            desk.happens("requested", "2", by, 9);
             assert_eq!(cell(&desk).is_some(), by == PERSON, "{kind} {by} {seconds}");
             desk.happens("done", "2", by, 5);
             assert!(cell(&desk).is_none() && !must_wait(&desk.notebook));
@@ -315,11 +315,11 @@ mod tests {
     fn a_cell_of_jupyterlab_delays_edits_while_it_runs_and_no_outputs() {
         let person = "human (JupyterLab)";
         let desk = Desk::joined_since("JupyterLab", ago(30));
-        desk.happens("asked", "1", "ada", 20);
+        desk.happens("requested", "1", "ada", 20);
         desk.happens("queued", "2", person, 10);
         assert!(!must_wait(&desk.notebook));
         desk.happens("done", "1", "ada", 9);
-        desk.happens("asked", "2", person, 9);
+        desk.happens("requested", "2", person, 9);
         assert!(must_wait(&desk.notebook));
         assert!(open_cell_of_vs_code(&desk.notebook).is_none());
     }
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn outputs_wait_for_vs_code_to_save_also_where_another_cell_has_ended_since() {
         let desk = Desk::new();
-        desk.happens("asked", "1", PERSON, 10);
+        desk.happens("requested", "1", PERSON, 10);
         desk.happens("done", "1", PERSON, 1);
-        desk.happens("asked", "2", "ada", 1);
+        desk.happens("requested", "2", "ada", 1);
         desk.happens("done", "2", "ada", 0);
         assert!(matches!(
             activity(&desk.notebook),
@@ -344,7 +344,7 @@ mod tests {
         for (by, seconds, waits) in [(PERSON, 10, true), (PERSON, 40, false), ("ada", 10, false)] {
             let desk = Desk::new();
             assert!(activity(&desk.notebook).is_none());
-            desk.happened("asked", by, seconds);
+            desk.happened("requested", by, seconds);
             let activity = activity(&desk.notebook);
             assert_eq!(
                 matches!(activity, Some(EditorActivity::By(_))),
@@ -353,7 +353,7 @@ mod tests {
             );
         }
         let desk = Desk::new();
-        desk.happened("asked", PERSON, 10);
+        desk.happened("requested", PERSON, 10);
         desk.notebook
             .project
             .remove_joined(std::process::id())
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn vs_code_has_time_to_save_what_a_cell_printed() {
         let desk = Desk::new();
-        desk.happened("asked", PERSON, 10);
+        desk.happened("requested", PERSON, 10);
         desk.happened("done", PERSON, 0);
         assert!(matches!(
             activity(&desk.notebook),
@@ -378,7 +378,7 @@ mod tests {
         assert!(begun.elapsed() < AUTO_SAVE);
         for (by, seconds) in [(PERSON, 3), ("ada", 0), (PERSON, -3600)] {
             let desk = Desk::new();
-            desk.happened("asked", by, 10);
+            desk.happened("requested", by, 10);
             desk.happened("done", by, seconds);
             assert!(activity(&desk.notebook).is_none(), "{by} {seconds}");
         }

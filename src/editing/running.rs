@@ -40,7 +40,7 @@ mod tests {
                 "event": kind, "generation": 1, "msg_id": "1", "cell": "3f2c", "status": "ok",
             }))
         };
-        journal.append(&tell("asked")).unwrap();
+        journal.append(&tell("requested")).unwrap();
         assert_eq!(running(&notebook), None);
         let set_live = |start_time: u64| {
             let mut session = Session::local(path.clone());

@@ -2,140 +2,36 @@
 //!
 //! A kernel sends the name of an exception's class, and not the classes that it inherits from. So a class
 //! of one's own counts as `runtime`, unless its text shows what it is: the text of a Python `OSError`
-//! begins with the number of the system's error. The R kernel calls each error `ERROR`: there the text decides.
+//! begins with the number of the system's error.
 
 use crate::client::KernelException;
 use crate::lifecycle::death::is_crash;
 use crate::project::ErrorCategory::{Import, Io, Memory, Runtime, Syntax, Timeout, Unknown};
 use crate::project::{Ended, ErrorCategory, Exit, RemoteKernel};
 
-/// Words, and the category that each of them stands for.
-type CategoryNames = &'static [(ErrorCategory, &'static [&'static str])];
-
-/// The names of exceptions in Python and its libraries. Kernels of other languages use many of them too.
-const NAMES: CategoryNames = &[
+/// Names of Python's own classes, and the category that each of them stands for. Kernels of other languages use many of
+/// them too. Names that end with `MemoryError` or contain `timeout` need no entry.
+const NAMES: [(ErrorCategory, &[&str]); 3] = [
     (
         Syntax,
         &["SyntaxError", "IndentationError", "TabError", "UsageError"],
     ),
-    (
-        Import,
-        &["ImportError", "ModuleNotFoundError", "PackageNotFoundError"],
-    ),
-    (
-        Memory,
-        &[
-            "MemoryError",
-            "_ArrayMemoryError",
-            "ArrowMemoryError",
-            "OutOfMemoryError",
-            "ResourceExhaustedError",
-        ],
-    ),
-    (
-        Timeout,
-        &[
-            "TimeoutError",
-            "timeout",
-            "Timeout",
-            "TimeoutExpired",
-            "TimeoutException",
-            "ConnectTimeout",
-            "ConnectTimeoutError",
-            "ConnectionTimeout",
-            "ReadTimeout",
-            "ReadTimeoutError",
-            "WriteTimeout",
-            "PoolTimeout",
-            "ServerTimeoutError",
-            "CellTimeoutError",
-            "DeadlineExceeded",
-        ],
-    ),
+    (Import, &["ImportError", "ModuleNotFoundError"]),
     (
         Io,
         &[
             "OSError",
             "IOError",
-            "EnvironmentError",
-            "BlockingIOError",
-            "BrokenPipeError",
-            "ChildProcessError",
-            "ConnectionAbortedError",
-            "ConnectionError",
-            "ConnectionRefusedError",
-            "ConnectionResetError",
             "EOFError",
-            "FileExistsError",
             "FileNotFoundError",
-            "InterruptedError",
-            "IsADirectoryError",
-            "NotADirectoryError",
             "PermissionError",
-            "ProcessLookupError",
-            "StdinNotImplementedError",
-            "UnsupportedOperation",
-            "gaierror",
-            "herror",
-            "SSLError",
-            "SSLCertVerificationError",
+            "BrokenPipeError",
+            "ConnectionError",
             "HTTPError",
             "URLError",
-            "ConnectError",
-            "ReadError",
-            "ProxyError",
-            "MaxRetryError",
-            "NewConnectionError",
-            "RemoteDisconnected",
-            "IncompleteRead",
-            "ClientConnectorError",
-            "ServerDisconnectedError",
-        ],
-    ),
-];
-
-/// The names of exceptions in Julia that the names above lack, or that mean something else there.
-const JULIA: CategoryNames = &[
-    (Syntax, &["ParseError", "syntax"]),
-    (Io, &["SystemError", "DNSError", "RequestError"]),
-];
-
-/// Texts of exceptions in Julia.
-const JULIA_TEXTS: CategoryNames = &[(
-    Import,
-    &[
-        "ArgumentError: Package ",
-        "Failed to precompile",
-        "could not load library",
-    ],
-)];
-
-/// Texts of errors in R, in English: in other languages such an error is `runtime`.
-const R_TEXTS: CategoryNames = &[
-    (Syntax, &["Error in parse("]),
-    (
-        Import,
-        &[
-            "there is no package called",
-            "package or namespace load failed",
-        ],
-    ),
-    (Memory, &["cannot allocate", "memory exhausted"]),
-    (
-        Timeout,
-        &[
-            "reached elapsed time limit",
-            "reached CPU time limit",
-            "Timeout was reached",
-        ],
-    ),
-    (
-        Io,
-        &[
-            "cannot open",
-            "cannot read",
-            "No such file or directory",
-            "Could not resolve host",
+            "SSLError",
+            "StdinNotImplementedError",
+            "UnsupportedOperation",
         ],
     ),
 ];
@@ -158,30 +54,18 @@ const ENOMEM: i32 = rustix::io::Errno::NOMEM.raw_os_error();
 /// The number of the system's error for "connection timed out".
 const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
-/// Returns the category of an exception in a language.
-pub(super) fn of_exception(language: &str, raised: &KernelException) -> ErrorCategory {
+/// Returns the category of an exception.
+pub(super) fn of_exception(raised: &KernelException) -> ErrorCategory {
     let text = beginning(&raised.evalue);
     let name = last_name(&raised.ename);
     if name.is_empty() || name == RemoteKernel::LOSS_ERROR {
         return Unknown;
     }
-    let by_language = match &*language.to_ascii_lowercase() {
-        "r" => by_text(R_TEXTS, text),
-        "julia" => {
-            // IJulia names the cell's `LoadError`, with the text of the error in it.
-            let inner = text.split([':', '(']).next().map(last_name);
-            let name = inner.filter(|_| name == "LoadError").unwrap_or(name);
-            let by_text = by_text(JULIA_TEXTS, text);
-            by_text
-                .or_else(|| by_name(JULIA, name))
-                .or_else(|| by_name(NAMES, name))
-        }
-        _ => None,
-    };
-    by_language
-        .or_else(|| by_name(NAMES, name).filter(|it| *it != Io))
+    let by_name = by_name(name);
+    by_name
+        .filter(|it| *it != Io)
         .or_else(|| of_system_error(text))
-        .or_else(|| by_name(NAMES, name))
+        .or(by_name)
         .or_else(|| says_no_memory(text).then_some(Memory))
         .unwrap_or(Runtime)
 }
@@ -241,14 +125,14 @@ fn beginning(text: &str) -> &str {
     text.get(..end).unwrap_or(text)
 }
 
-fn by_name(table: CategoryNames, name: &str) -> Option<ErrorCategory> {
-    let entry = table.iter().find(|(_, names)| names.contains(&name));
-    entry.map(|(category, _)| *category)
-}
-
-fn by_text(table: CategoryNames, text: &str) -> Option<ErrorCategory> {
-    let is_in = |texts: &[&str]| texts.iter().any(|it| text.contains(it));
-    let entry = table.iter().find(|(_, texts)| is_in(texts));
+fn by_name(name: &str) -> Option<ErrorCategory> {
+    if name.ends_with("MemoryError") {
+        return Some(Memory);
+    }
+    if name.to_ascii_lowercase().contains("timeout") {
+        return Some(Timeout);
+    }
+    let entry = NAMES.iter().find(|(_, names)| names.contains(&name));
     entry.map(|(category, _)| *category)
 }
 
@@ -271,13 +155,13 @@ fn says_no_memory(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(language: &str, ename: &str, evalue: &str) -> ErrorCategory {
+    fn of(ename: &str, evalue: &str) -> ErrorCategory {
         let raised = KernelException {
             ename: ename.to_owned(),
             evalue: evalue.to_owned(),
             ..KernelException::default()
         };
-        of_exception(language, &raised)
+        of_exception(&raised)
     }
 
     #[test]
@@ -290,6 +174,8 @@ mod tests {
             ("ImportError", "cannot import name 'x'", Import),
             ("MemoryError", "", Memory),
             ("torch.cuda.OutOfMemoryError", "", Memory),
+            ("_ArrayMemoryError", "", Memory),
+            ("requests.exceptions.ReadTimeout", "", Timeout),
             ("RuntimeError", "CUDA error: out of memory", Memory),
             (
                 "XlaRuntimeError",
@@ -328,81 +214,7 @@ mod tests {
                 Unknown,
             ),
         ] {
-            assert_eq!(of("python", ename, evalue), category, "{ename}: {evalue}");
-        }
-    }
-
-    #[test]
-    fn errors_of_julia_and_r_have_their_categories() {
-        for (language, ename, evalue, category) in [
-            (
-                "julia",
-                "LoadError",
-                "ParseError:\n# Error @ In[1]:1:3",
-                Syntax,
-            ),
-            (
-                "julia",
-                "LoadError",
-                "syntax: incomplete: premature end of input",
-                Syntax,
-            ),
-            (
-                "julia",
-                "LoadError",
-                "ArgumentError: Package No not found in current path.",
-                Import,
-            ),
-            ("julia", "LoadError", "ArgumentError: invalid base", Runtime),
-            ("julia", "OutOfMemoryError", "OutOfMemoryError()", Memory),
-            ("julia", "LoadError", "OutOfMemoryError()", Memory),
-            (
-                "julia",
-                "SystemError",
-                "SystemError: opening file \"a\": No such file or directory",
-                Io,
-            ),
-            ("julia", "Base.IOError", "IOError: connect: refused", Io),
-            (
-                "julia",
-                "UndefVarError",
-                "UndefVarError: `x` not defined",
-                Runtime,
-            ),
-            (
-                "R",
-                "ERROR",
-                "Error in parse(text = x): <text>:1:3: unexpected symbol\n",
-                Syntax,
-            ),
-            (
-                "R",
-                "ERROR",
-                "Error in library(no): there is no package called \u{2018}no\u{2019}\n",
-                Import,
-            ),
-            (
-                "R",
-                "ERROR",
-                "Error: cannot allocate vector of size 8.0 Gb\n",
-                Memory,
-            ),
-            (
-                "R",
-                "ERROR",
-                "Error in f(): reached elapsed time limit\n",
-                Timeout,
-            ),
-            (
-                "R",
-                "ERROR",
-                "Error in file(file, \"rt\"): cannot open the connection\n",
-                Io,
-            ),
-            ("R", "ERROR", "Error in f(): no\n", Runtime),
-            ("typescript", "SyntaxError", "Unexpected token", Syntax),
-        ] {
-            assert_eq!(of(language, ename, evalue), category, "{ename}: {evalue}");
+            assert_eq!(of(ename, evalue), category, "{ename}: {evalue}");
         }
     }
 
@@ -444,7 +256,7 @@ mod tests {
             ("kernel_died", Some(Unknown), true, Some(Timeout)),
             ("kernel_died", Some(Memory), true, Some(Memory)),
             ("no_reply", None, false, Some(Unknown)),
-            ("unheard", None, true, Some(Unknown)),
+            ("unknown_end", None, true, Some(Unknown)),
             ("not_run", None, false, None),
             ("withdrawn", None, true, None),
         ] {

@@ -331,7 +331,7 @@ mod tests {
         let by = "human (VS Code)";
         let asked = |id: &str, minute: u8, other: serde_json::Value| {
             let at = format!("2026-01-02T10:{minute:02}:00Z");
-            let mut fields = json!({ "event": "asked", "at": at, "by": by, "msg_id": id });
+            let mut fields = json!({ "event": "requested", "at": at, "by": by, "msg_id": id });
             let all = fields.as_object_mut().unwrap();
             all.extend(other.as_object().unwrap().clone());
             event(fields)

@@ -69,8 +69,10 @@ pub async fn peek(
 ) -> Result<Peeked, PeekError> {
     let mut inspector = Inspector::join(project, key, session, by).await?;
     let beside = inspector.is_beside();
-    let language = inspector.session().language();
-    let is_python = language.eq_ignore_ascii_case("python");
+    let is_python = inspector
+        .session()
+        .language()
+        .eq_ignore_ascii_case("python");
     let request = if is_python {
         let arguments = json!({ "code": code, "running": beside }).to_string();
         inspect::request(&format!("peek({})", inspect::literal(&arguments)), beside)
@@ -112,7 +114,7 @@ pub async fn peek(
         _ => None,
     });
     Ok(Peeked {
-        category: raised.map(|raised| category::of_exception(&language, raised)),
+        category: raised.map(category::of_exception),
         outputs,
         beside,
     })

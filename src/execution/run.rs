@@ -689,10 +689,7 @@ impl Running<'_> {
         self.is_idle_missing = outcome.is_none_or(|outcome| outcome.idle_missing);
         self.execution_count = outcome.and_then(|outcome| outcome.execution_count);
         self.category = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Raised(raised)) => {
-                let language = self.kernel.session.language();
-                Some(category::of_exception(&language, raised))
-            }
+            Some(RequestEnd::Raised(raised)) => Some(category::of_exception(raised)),
             _ => None,
         };
         let status = match outcome.map(|outcome| &outcome.end) {

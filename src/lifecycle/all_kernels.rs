@@ -69,21 +69,6 @@ pub async fn of_project(project: &Project) -> Result<Vec<SessionStatus>, StateEr
     Ok(with_sharers(project, statuses))
 }
 
-/// Like [`of_project`], without requests to the kernels.
-///
-/// # Errors
-/// `state.json` cannot be used.
-pub async fn of_project_from_journal(project: &Project) -> Result<Vec<SessionStatus>, StateError> {
-    let mut statuses = Vec::new();
-    let state = project.state()?;
-    for (key, session) in state.all() {
-        if state.shared_with(&key).is_none() {
-            statuses.push(status::status_from_journal(project, &key, session).await?);
-        }
-    }
-    Ok(with_sharers(project, statuses))
-}
-
 /// Returns the kernels of all the user's projects. Projects that were removed and have no running
 /// kernel are removed from the registry.
 pub async fn all_kernels() -> Kernels {

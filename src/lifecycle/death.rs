@@ -326,10 +326,10 @@ mod tests {
             });
             project.record(&[fixtures::event(fields)]);
         };
-        event("seen", "username", None);
+        event("begun_outside", "username", None);
         let first = note_death(&project, "a.ipynb", session.clone()).unwrap();
         assert_eq!(first.ended.unwrap().cell, None);
-        event("asked", "human (VS Code)", Some("k1"));
+        event("requested", "human (VS Code)", Some("k1"));
         let recorded = note_death(&project, "a.ipynb", session).unwrap();
         let ended = recorded.ended.unwrap();
         assert_eq!(ended.cell.as_deref(), Some("k1"));

@@ -60,24 +60,6 @@ pub async fn status(
     key: &str,
     session: Session,
 ) -> Result<SessionStatus, StateError> {
-    read_status(project, key, session, true).await
-}
-
-/// Like [`status`], without a request to the kernel: whether it is busy is taken from the journal.
-pub async fn status_from_journal(
-    project: &Project,
-    key: &str,
-    session: Session,
-) -> Result<SessionStatus, StateError> {
-    read_status(project, key, session, false).await
-}
-
-async fn read_status(
-    project: &Project,
-    key: &str,
-    session: Session,
-    asks_kernel: bool,
-) -> Result<SessionStatus, StateError> {
     let mut current = liveness(&session).await;
     let running =
         current.is_up() && current != Liveness::Disconnected && session.status == Status::Live;
@@ -88,12 +70,10 @@ async fn read_status(
         Present::default()
     };
     let busy = match running {
-        true if asks_kernel => busy(&session).await,
-        true => Some(present.running.is_some()),
+        true => busy(&session).await,
         false => None,
     };
     if busy == Some(false)
-        && asks_kernel
         && let Some(cell) = present.running.take()
         && is_over(&session, &cell).await
     {

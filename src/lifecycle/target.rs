@@ -83,8 +83,9 @@ pub fn unused_folder(dir: &Path) -> String {
             format!("{shown} is not used: it cannot be read ({error})")
         }
         _ => format!(
-            "{shown} was not made by your nb on this machine: it is not used; what it holds: nb adopt {}",
-            quote(dir.parent().unwrap_or(dir))
+            "{shown} was not made by your nb on this machine: it is not used; to move it away: mv {} {}",
+            quote(dir),
+            quote(&dir.with_file_name(".nb.old"))
         ),
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -178,20 +178,6 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (old_folder, old) = parent(from)?;
     let (new_folder, new) = parent(to)?;
     Ok(rustix::fs::renameat(&old_folder, old, &new_folder, new)?)
-}
-
-/// Swaps the names of two files or folders in one step.
-pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    let (one_folder, one) = parent(one)?;
-    let (other_folder, other) = parent(other)?;
-    let flags = RenameFlags::EXCHANGE;
-    Ok(rustix::fs::renameat_with(
-        &one_folder,
-        one,
-        &other_folder,
-        other,
-        flags,
-    )?)
 }
 
 /// Replaces a file's content atomically, synced; it is readable by its user only.

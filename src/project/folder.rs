@@ -10,8 +10,7 @@ use super::lock::Lock;
 use super::real_path::real_path;
 use super::root::{self, DIR, Roots};
 use super::save::Durability;
-use super::set_aside::{set_aside_older, take_notice};
-use super::state::{Age, State, StateError};
+use super::state::{State, StateError};
 use super::state_folder::{make_private, short_name, state_folder};
 use super::{beneath, stranger};
 
@@ -59,9 +58,9 @@ pub enum ProjectError {
         /// The system's error.
         source: io::Error,
     },
-    /// A later version wrote it.
+    /// A version of `nb` with another format wrote it.
     #[error(transparent)]
-    Later(#[from] StateError),
+    OtherVersion(#[from] StateError),
 }
 
 impl ProjectError {
@@ -172,9 +171,6 @@ impl Project {
             _ => dir.clone(),
         };
         if usable(&dir) {
-            if dir.ends_with(DIR) {
-                set_aside_older(&dir, make)?;
-            }
             return Ok(Self::at(root, dir));
         }
         Ok(Self {
@@ -187,10 +183,7 @@ impl Project {
         for root in &roots.candidates {
             let dir = root.join(DIR);
             if usable(&dir) {
-                return Some(match set_aside_older(&dir, make) {
-                    Ok(()) => Self::at(root.clone(), dir),
-                    Err(error) => Self::beside_an_older(root, &dir, &error)?,
-                });
+                return Some(Self::at(root.clone(), dir));
             }
             // Another program may have recorded a kernel there.
             if identity::owner(&dir) == FolderOwner::Foreign && stranger::kernel(&dir).is_some() {
@@ -206,15 +199,6 @@ impl Project {
         Some(Self {
             foreign: foreign_at(&root),
             ..Self::at(root, dir)
-        })
-    }
-
-    /// Returns a project with a stand-in, since the `.nb` of an older version cannot be set aside.
-    fn beside_an_older(root: &Path, dir: &Path, error: &io::Error) -> Option<Self> {
-        tracing::warn!(%error, "{} was written by an older nb and cannot be set aside", dir.display());
-        Some(Self {
-            just_made_elsewhere: true,
-            ..Self::at(root.to_owned(), make_stand_in_of(root).ok()?)
         })
     }
 
@@ -256,19 +240,6 @@ impl Project {
         &self.dir
     }
 
-    /// Makes the `.nb` of a root that has none.
-    pub(super) fn make_at(root: &Path) -> io::Result<Self> {
-        let dir = root.join(DIR);
-        make(&dir)?;
-        Ok(Self::at(root.to_owned(), dir))
-    }
-
-    /// Returns the stand-in of a root, the folder that is used in place of its `.nb`, if there is
-    /// one.
-    pub(super) fn stand_in(root: &Path) -> Option<PathBuf> {
-        stand_in_of(root).filter(|dir| beneath::is_folder(dir))
-    }
-
     /// Says whether a folder holds the connection files of a project that this user's `nb` made.
     pub fn made_connections(folder: &Path) -> bool {
         let dir = folder.parent().filter(|_| folder.ends_with("connections"));
@@ -298,21 +269,12 @@ impl Project {
         })
     }
 
-    /// Returns the message that the folder of an older version was set aside; it is printed once.
-    pub fn take_notice(&self) -> Option<String> {
-        take_notice(&self.dir)
-    }
-
-    /// Fails if a later version wrote the folder, in which nothing must be changed then.
+    /// Fails if a version of `nb` with another format wrote the folder, in which nothing must be changed then.
     ///
     /// # Errors
-    /// [`StateError::Newer`].
+    /// [`StateError::OtherVersion`].
     pub fn check_version(&self) -> Result<(), StateError> {
-        let path = self.state_file();
-        match State::age(&path) {
-            Age::Later(version) => Err(StateError::Newer { path, version }),
-            Age::Current | Age::Older => Ok(()),
-        }
+        State::check_version(&self.state_file())
     }
 
     /// Returns the path of `state.json`.
@@ -498,7 +460,6 @@ fn make_stand_in_of(root: &Path) -> io::Result<PathBuf> {
     make_private(&stand_ins)?;
     let dir = stand_in_of(root).ok_or_else(no_home)?;
     make_stand_in(&dir, root)?;
-    set_aside_older(&dir, |dir| make_stand_in(dir, root))?;
     Ok(dir)
 }
 

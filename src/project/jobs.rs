@@ -3,7 +3,7 @@
 //! A job's folder holds four things: `job.json` is the request and its progress; it is replaced as a
 //! whole, and by the recorder alone once one runs. `events.jsonl` holds the kernel's messages
 //! unchanged; the recorder appends to it. `lock` is held by the recorder until it ends, which works
-//! across containers and namespaces. `asks/` holds the requests of other processes to the recorder:
+//! across containers and namespaces. `requests/` holds the requests of other processes to the recorder:
 //! an interrupt, an answer.
 
 use std::borrow::Cow;
@@ -386,7 +386,7 @@ impl Project {
         }
         let name = format!("{parent}/{}", job.id);
         let dir = self.make_folder(&name)?;
-        self.make_folder(&format!("{name}/asks"))?;
+        self.make_folder(&format!("{name}/requests"))?;
         let folder = JobFolder { dir };
         folder.write(job).inspect_err(|_| folder.remove())?;
         Ok(folder)
@@ -515,7 +515,7 @@ impl Project {
 
 /// The folders of the jobs, of the stored outputs of front ends, and of the open jobs' ids.
 const JOBS: &str = "jobs";
-const KEPT: &str = "kept";
+const KEPT: &str = "front_end_outputs";
 const OPEN: &str = "open";
 
 /// The file of a job's folder with its record, a [`Job`].
@@ -727,7 +727,7 @@ impl JobFolder {
 
     /// Returns the folder of the requests to the job's recorder.
     pub fn requests_folder(&self) -> PathBuf {
-        self.dir.join("asks")
+        self.dir.join("requests")
     }
 
     /// Sends a request to the job's recorder.

@@ -9,7 +9,6 @@
 //! the file and the remedy; it is never overwritten. Whether a recorded process still lives is
 //! not judged here: that is `kernel::process`.
 
-pub mod adopt;
 pub mod beneath;
 mod config;
 pub mod confined;
@@ -41,7 +40,6 @@ pub mod save;
 pub mod scratch;
 mod session;
 pub mod session_name;
-mod set_aside;
 mod state;
 mod state_folder;
 mod stranger;

@@ -177,7 +177,7 @@ mod tests {
     fn records_under_earlier_names_are_found_under_the_present_one() {
         let (_temp, project) = project();
         let asked = |id: &str, session: &str| {
-            event(json!({ "session": session, "event": "asked", "msg_id": id }))
+            event(json!({ "session": session, "event": "requested", "msg_id": id }))
         };
         let ids = |key: &str| -> Vec<_> {
             let ids = project

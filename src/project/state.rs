@@ -66,25 +66,16 @@ pub enum StateError {
         /// The fault and its position. Not a `source()`: the message names the remedy after it.
         cause: serde_json::Error,
     },
-    /// A newer program wrote it.
+    /// A version of `nb` with another format wrote it.
     #[error(
-        "{} has version {version}, this nb knows {VERSION}: install the nb that wrote it",
+        "{} has version {version}, this nb knows {VERSION}: use the nb that wrote it, or move its folder away and run nb open again",
         path.display()
     )]
-    Newer {
+    OtherVersion {
         /// The file.
         path: PathBuf,
         /// Its version.
         version: u64,
-    },
-    /// An older program wrote it, and its folder could not be set aside.
-    #[error(
-        "{} was written by an older nb and could not be set aside: move its folder away and run nb open again",
-        path.display()
-    )]
-    Older {
-        /// The file.
-        path: PathBuf,
     },
     /// It could not be written.
     #[error("cannot write {}", path.display())]
@@ -96,17 +87,6 @@ pub enum StateError {
     },
 }
 
-/// The age of a `state.json`: which version of `nb` wrote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Age {
-    /// This version wrote it, or another program, which writes no version.
-    Current,
-    /// An earlier version.
-    Older,
-    /// A later version, with its number.
-    Later(u64),
-}
-
 /// The fields that show the version. Only `nb` writes `sessions`.
 #[derive(Deserialize)]
 struct Head {
@@ -116,12 +96,11 @@ struct Head {
 }
 
 impl Head {
-    fn age(&self) -> Age {
-        match self.version {
-            Some(version) if version > VERSION => Age::Later(version),
-            Some(version) if version < VERSION && self.sessions.is_some() => Age::Older,
-            _ => Age::Current,
-        }
+    /// Returns the version if it is another than this program's. Other programs write three keys without sessions.
+    fn other_version(&self) -> Option<u64> {
+        let version = self.version?;
+        let is_other = version > VERSION || version < VERSION && self.sessions.is_some();
+        is_other.then_some(version)
     }
 }
 
@@ -162,15 +141,12 @@ impl State {
         let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
         let path = path.to_owned();
         // The version is checked first: the content of another version is not damage.
-        match head.age() {
-            Age::Later(version) => Err(StateError::Newer { path, version }),
-            Age::Older => Err(StateError::Older { path }),
-            Age::Current => {
-                let mut state: Self = serde_json::from_slice(bytes).map_err(damaged)?;
-                state.follow_moved(path.parent().unwrap_or(&path));
-                Ok(state)
-            }
+        if let Some(version) = head.other_version() {
+            return Err(StateError::OtherVersion { path, version });
         }
+        let mut state: Self = serde_json::from_slice(bytes).map_err(damaged)?;
+        state.follow_moved(path.parent().unwrap_or(&path));
+        Ok(state)
     }
 
     /// Corrects the paths of a project that was moved or renamed as a whole while a kernel ran: the recorded connection
@@ -206,12 +182,17 @@ impl State {
         }
     }
 
-    /// Returns which version of `nb` wrote a `state.json`; the present one if it is damaged or
-    /// missing.
-    pub(super) fn age(path: &Path) -> Age {
+    /// Fails if a version of `nb` with another format wrote a `state.json`; not if it is damaged or missing.
+    pub(super) fn check_version(path: &Path) -> Result<(), StateError> {
         let head = beneath::read(path, beneath::SMALL).ok();
         let head = head.and_then(|bytes| serde_json::from_slice::<Head>(&bytes).ok());
-        head.map_or(Age::Current, |head| head.age())
+        match head.and_then(|head| head.other_version()) {
+            None => Ok(()),
+            Some(version) => Err(StateError::OtherVersion {
+                path: path.to_owned(),
+                version,
+            }),
+        }
     }
 
     pub(super) fn write(&self, path: &Path, durability: Durability) -> Result<(), StateError> {
@@ -483,7 +464,8 @@ mod tests {
     #[test]
     fn an_older_file_is_not_damaged_and_three_keys_have_no_version() {
         let error = parse(r#"{"version":1,"sessions":{}}"#).unwrap_err();
-        assert!(matches!(error, StateError::Older { .. }), "{error}");
+        let is_named = matches!(error, StateError::OtherVersion { version: 1, .. });
+        assert!(is_named, "{error}");
         let three = r#"{"version":1,"notebook":"/p/a.ipynb","connection_file":"/p/k.json","kernel_pid":41}"#;
         assert_eq!(parse(three).unwrap().all().len(), 1);
     }
@@ -532,7 +514,7 @@ mod tests {
     fn a_newer_file_is_not_damaged() {
         let error = parse(r#"{"version":3,"sessions":[]}"#).unwrap_err();
         assert!(
-            matches!(error, StateError::Newer { version: 3, .. }),
+            matches!(error, StateError::OtherVersion { version: 3, .. }),
             "{error}"
         );
     }

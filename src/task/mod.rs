@@ -46,7 +46,6 @@ pub(crate) enum Task {
         state_file: PathBuf,
         key: String,
         by: String,
-        #[serde(rename = "patience_ms")]
         timeout_ms: u64,
     },
     /// Run a job's cells and record their outputs.

@@ -1,14 +1,6 @@
-//! A notebook's graph as a diagram: Mermaid, Graphviz's DOT, SVG.
+//! A notebook's graph as a Mermaid flowchart.
 
 use std::collections::BTreeMap;
-
-use layout::backends::svg::SVGWriter;
-use layout::core::base::Orientation;
-use layout::core::color::Color;
-use layout::core::geometry::Point;
-use layout::core::style::StyleAttr;
-use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
-use layout::topo::layout::VisualGraph;
 
 use crate::api::{GraphAnswer, GraphRow};
 use crate::notebook::visible_line;
@@ -18,12 +10,6 @@ const FIRST_LINE: usize = 32;
 
 /// How many characters the names beside an arrow take.
 const NAMES: usize = 40;
-
-/// The width of a character and the height of a line in an SVG, in pixels.
-const CHARACTER: (f64, f64) = (8.5, 20.0);
-
-/// The size of an SVG's text, in pixels.
-const FONT: usize = 15;
 
 /// An arrow: the cell that gives names a value, the cell that reads them, and the names.
 type Arrows = BTreeMap<(usize, usize), Vec<String>>;
@@ -51,60 +37,6 @@ pub(crate) fn mermaid(answer: &GraphAnswer) -> String {
         text.push_str(&format!("  class {} stale\n", stale.join(",")));
     }
     text
-}
-
-/// Returns a graph in Graphviz's language.
-pub(crate) fn dot(answer: &GraphAnswer) -> String {
-    let mut text = String::from("digraph notebook {\n  node [shape=box];\n");
-    for (at, cell) in answer.cells.iter().enumerate() {
-        let [head, line] = label(cell);
-        let style = match is_stale(cell, answer) {
-            true => ", style=dashed",
-            false => "",
-        };
-        text.push_str(&format!(
-            "  c{at} [label=\"{}\\n{}\"{style}];\n",
-            dot_text(&head),
-            dot_text(&line)
-        ));
-    }
-    for ((from, to), names) in arrows(answer) {
-        let names = dot_text(&short(&names.join(", "), NAMES));
-        text.push_str(&format!("  c{from} -> c{to} [label=\"{names}\"];\n"));
-    }
-    text.push_str("}\n");
-    text
-}
-
-/// Returns a picture.
-pub(crate) fn svg(answer: &GraphAnswer) -> String {
-    let mut graph = VisualGraph::new(Orientation::TopToBottom);
-    let cells = answer.cells.iter().map(|cell| {
-        let lines = label(cell);
-        let width = lines.iter().map(|line| line.chars().count()).max();
-        #[allow(clippy::cast_precision_loss, reason = "a line is short")]
-        let width = width.unwrap_or_default() as f64 * CHARACTER.0 + 20.0;
-        let mut style = StyleAttr::simple();
-        style.font_size = FONT;
-        if is_stale(cell, answer) {
-            style.fill_color = Some(Color::fast("lightyellow"));
-        }
-        graph.add_node(Element::create(
-            ShapeKind::new_box(&lines.join("\n")),
-            style,
-            Orientation::TopToBottom,
-            Point::new(width, CHARACTER.1 * 3.0),
-        ))
-    });
-    let cells: Vec<_> = cells.collect();
-    for ((from, to), names) in arrows(answer) {
-        if let (Some(from), Some(to)) = (cells.get(from), cells.get(to)) {
-            graph.add_edge(Arrow::simple(&short(&names.join(", "), NAMES)), *from, *to);
-        }
-    }
-    let mut writer = SVGWriter::new();
-    graph.do_it(false, false, false, &mut writer);
-    writer.finalize()
 }
 
 fn is_stale(cell: &GraphRow, answer: &GraphAnswer) -> bool {
@@ -165,11 +97,6 @@ fn mermaid_text(text: &str) -> String {
     escaped
 }
 
-/// Escapes a text for a quoted string.
-fn dot_text(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,17 +154,10 @@ mod tests {
 
     #[test]
     fn a_cells_text_stays_a_label() {
-        let answer = answer();
-        for (diagram, lines) in [(mermaid(&answer), 6), (dot(&answer), 6)] {
-            assert_eq!(diagram.lines().count(), lines, "{diagram}");
-            assert!(!diagram.contains('\u{1b}'), "{diagram}");
-        }
-        let mermaid = mermaid(&answer);
+        let mermaid = mermaid(&answer());
+        assert_eq!(mermaid.lines().count(), 6, "{mermaid}");
         assert_eq!(mermaid.matches('"').count(), 6, "{mermaid}");
         assert!(!mermaid.contains("<script"), "{mermaid}");
-        let svg = svg(&answer);
-        assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
-        let quotes = dot(&answer).replace("\\\\", "").replace("\\\"", "");
-        assert_eq!(quotes.matches('"').count(), 6, "{quotes}");
+        assert!(!mermaid.contains('\u{1b}'), "{mermaid}");
     }
 }

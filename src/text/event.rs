@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn an_event_says_where_who_and_what() {
-        let asked_line = json!({"event": "asked", "msg_id": "1", "by": "claude", "code": "x = 1"});
+        let asked_line =
+            json!({"event": "requested", "msg_id": "1", "by": "claude", "code": "x = 1"});
         let asked_line = line(&event(asked_line));
         assert!(
             asked_line.ends_with(r#"  a.ipynb: claude asked the kernel to run "x = 1""#),

@@ -290,7 +290,7 @@ fn summary(job: &Job) -> String {
         "aborted",
         "edited",
         "no_reply",
-        "unheard",
+        "unknown_end",
     ];
     let failures = statuses.iter().filter_map(|status| match count(status) {
         0 => None,
@@ -328,7 +328,7 @@ fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
                 .to_owned()
         }
         "no_reply" => "the kernel went idle without a reply".to_owned(),
-        "unheard" => "the kernel is idle again, but how the cell ended is not known".to_owned(),
+        "unknown_end" => "the kernel is idle again, but how the cell ended is not known".to_owned(),
         "interrupted" => "interrupted".to_owned(),
         "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,

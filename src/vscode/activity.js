@@ -111,11 +111,11 @@ class Activity {
     if (session === undefined) return false;
     const notebook = text(event.notebook) ?? session;
     const id = text(event.msg_id);
-    if (id !== undefined && (event.event === 'asked' || event.event === 'done')) this.waits.delete(id);
+    if (id !== undefined && (event.event === 'requested' || event.event === 'done')) this.waits.delete(id);
     switch (event.event) {
       case 'queued':
       case 'asked':
-      case 'seen': {
+      case 'begun_outside': {
         const list = event.event === 'queued' ? this.waits : this.runs;
         if (id === undefined || event.store_history === false || list.has(id)) return false;
         list.set(id, {

@@ -390,7 +390,7 @@ fn no_test_file_is_forgotten() {
 
 /// The files that open, make, rename or remove files in a project's folder, and what they may call there
 /// without [`nb::project::beneath`], since these calls touch other files.
-const ELSEWHERE: [(&str, &[&str]); 18] = [
+const ELSEWHERE: [(&str, &[&str]); 17] = [
     // Opening itself; folders of the user's state folder.
     ("project/beneath.rs", &["std::fs::"]),
     ("project/confined.rs", &["std::fs::"]),
@@ -409,11 +409,6 @@ const ELSEWHERE: [(&str, &[&str]); 18] = [
     ("project/save.rs", &["tempfile"]),
     // A connection file may be anywhere.
     ("project/stranger.rs", &["std::fs::"]),
-    // The entry `.nb` itself.
-    (
-        "project/adopt.rs",
-        &["symlink_metadata", "std::fs::Metadata"],
-    ),
     ("project/folder.rs", &["std::fs::DirBuilder"]),
     ("project/event/journal.rs", &["std::fs::Metadata"]),
     ("project/state_folder.rs", &["std::fs::DirBuilder"]),

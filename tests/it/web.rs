@@ -701,9 +701,10 @@ fn pages_hear_what_happens() {
     run("cell0001");
     let messages = page.until(|message| is_event(message, "done"));
     assert!(
-        messages.iter().any(
-            |message| is_event(message, "asked") && message["event"]["by"] == "human (browser)"
-        ),
+        messages
+            .iter()
+            .any(|message| is_event(message, "requested")
+                && message["event"]["by"] == "human (browser)"),
         "{messages:#?}"
     );
     let changed =
@@ -799,7 +800,7 @@ fn pages_hear_what_happens() {
         "--detach",
         "import time; time.sleep(600)",
     ]));
-    page.until(|message| is_event(message, "asked") && message["event"]["by"] == "claude");
+    page.until(|message| is_event(message, "requested") && message["event"]["by"] == "claude");
     let refused = server.post(&path("/restart"), json!({})).is(403).json();
     assert_eq!(refused["error"]["kind"], "refused", "{refused}");
     server

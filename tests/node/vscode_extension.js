@@ -351,7 +351,7 @@ const parts = {
     assert.equal(activity.running('a.ipynb').cell, 'c1', 'a cell that was taken back did not run');
     event({ event: 'done', msg_id: 'its', status: 'ok' });
     assert.equal(activity.running('a.ipynb'), undefined);
-    event({ event: 'asked', msg_id: '1', by: 'human (VS Code)', cell: 'c1', notebook: 'b.ipynb' });
+    event({ event: 'requested', msg_id: '1', by: 'human (VS Code)', cell: 'c1', notebook: 'b.ipynb' });
     assert.equal(activity.markOf('b.ipynb', 'c1', 0), undefined, "a person's run is no mark");
     event({ event: 'died', reason: 'x' });
     assert.equal(activity.running('a.ipynb'), undefined);
@@ -360,7 +360,7 @@ const parts = {
     assert.equal(activity.nextExpiry(5), MARKED);
     assert.equal(activity.markOf('a.ipynb', 'c2', 5 + MARKED), undefined);
     assert.equal(activity.nextExpiry(5 + MARKED), undefined);
-    for (let at = 0; at < 3000; at++) event({ event: 'asked', msg_id: `m${at}`, by: 'claude' });
+    for (let at = 0; at < 3000; at++) event({ event: 'requested', msg_id: `m${at}`, by: 'claude' });
     assert.equal(activity.runs.size, 1000, 'a bound on what is kept');
     // What a person's requests are, and events of later versions.
     const persons = new Activity();
@@ -374,12 +374,12 @@ const parts = {
     happens({ event: 'done', msg_id: '0', status: 'withdrawn' }, 0);
     assert.deepEqual(waiting().map(it => it.cell), ['c1']);
     assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [true, false]);
-    happens({ event: 'asked' }, 1);
+    happens({ event: 'requested' }, 1);
     assert.equal(waits(waiting()), '');
     assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [false, true]);
     happens({ event: 'done', status: 'ok' }, 2);
     assert.equal(persons.ended.get('a.ipynb'), 2);
-    happens({ event: 'asked', msg_id: '2' }, 3);
+    happens({ event: 'requested', msg_id: '2' }, 3);
     happens({ event: 'restarted' }, 4);
     assert.deepEqual([persons.ended.get('a.ipynb'), persons.isIdle('a.ipynb')], [4, true]);
     persons.lose();

@@ -118,7 +118,7 @@ class World {
     const run = {};
     run.begins = this.queue.then(() => {
       run.count = this.ran.push({ by, code, count: this.ran.length + 1 });
-      this.event('asked', by, { msg_id: `${run.count}`, cell: code, code });
+      this.event('requested', by, { msg_id: `${run.count}`, cell: code, code });
       return run.count;
     });
     run.ends = run.begins.then(async count => {

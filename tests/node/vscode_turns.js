@@ -10,7 +10,7 @@ const ENDLESS = "import time\nprint('the agent is on', flush=True)\nwhile True: 
 
 // Waits until the journal says that a cell has gone to the kernel.
 async function asked(request) {
-  while (!journal('asked').some(({ msg_id }) => msg_id === request)) await sleep(20);
+  while (!journal('requested').some(({ msg_id }) => msg_id === request)) await sleep(20);
 }
 
 main(async () => {

@@ -41,7 +41,7 @@ def main():
             say(f"round {number}: {missing or 'nothing'} missing, {took:.1f} s")
             if missing:
                 bad.append(number)
-        until("nothing is kept", lambda: not list(pathlib.Path(".nb/kept").glob("*")))
+        until("nothing is kept", lambda: not list(pathlib.Path(".nb/front_end_outputs").glob("*")))
     assert not bad, f"{len(bad)} of {options.rounds} rounds were not whole: {bad}"
 
 

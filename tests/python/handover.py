@@ -113,10 +113,10 @@ def main():
             )
         if options.how == "killed":
             # The messages of a long cell are stored in a file.
-            kept = pathlib.Path(".nb/kept")
+            kept = pathlib.Path(".nb/front_end_outputs")
             client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
         if options.how in ("early", "asks-killed"):
-            event = "prompted" if options.how == "asks-killed" else "asked"
+            event = "prompted" if options.how == "asks-killed" else "requested"
             log = pathlib.Path(".nb/journal.jsonl")
             until("the journal", lambda: f'"event":"{event}"' in log.read_text())
         began = time.monotonic()

@@ -131,7 +131,7 @@ def lent(kernel):
         assert text_of(iopub, "stdout") == "t\n", (reply, iopub)
         assert "uses the kernel of t.ipynb" in text_of(iopub, "stderr"), iopub
         window.close()
-    asked = [line for line in journal() if line["event"] == "asked" and line.get("code") == "print(mine)"]
+    asked = [line for line in journal() if line["event"] == "requested" and line.get("code") == "print(mine)"]
     assert [(line["session"], line["generation"]) for line in asked] == [("t.ipynb", 1)], asked
 
 

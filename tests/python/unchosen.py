@@ -59,9 +59,6 @@ def hostile():
         trap(f"{prefix}/bin/python")
         pathlib.Path(prefix, "conda-meta").mkdir()
         trap(f"{prefix}/etc/conda/activate.d/x.sh", "")
-    trap("set.sh", "")
-    manifest = '[workspace]\nname = "p"\n[activation]\nscripts = ["set.sh"]\n'
-    pathlib.Path("pixi.toml").write_text(manifest)
     # Beside the notebook, where `python -m` looks first.
     for module in ("ipykernel_launcher", "runpy", "sitecustomize", "IPython", "zmq", "traitlets"):
         pathlib.Path(f"{module}.py").write_text(f"open({str(CANARY / module)!r}, 'w')\n")

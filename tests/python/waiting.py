@@ -28,7 +28,7 @@ def events(request):
     A recorder that is just ending may have seen the request begin, too.
     """
     lines = [line for line in journal() if request in (line.get("msg_id"), *line.get("msg_ids", ()))]
-    lines = [line for line in lines if line["event"] != "seen"]
+    lines = [line for line in lines if line["event"] != "begun_outside"]
     return [line["event"] + (f" {line['status']}" if "status" in line else "") for line in lines]
 
 
@@ -106,7 +106,7 @@ def seen(window, request, job):
     nb("interrupt", job, *AGENT)
     reply, _ = window.client.finish(request)
     assert reply.content["status"] == "ok" and RAN.exists(), reply
-    journalled(request, "queued", "asked", "done ok")
+    journalled(request, "queued", "requested", "done ok")
     assert not waits("jobs")["waits"]
 
 
@@ -130,7 +130,7 @@ def held(window):
     assert [it["why"] for it in flushed["unwritten"]] == [why], flushed
     # The agent's cell ends, and the person's runs.
     pathlib.Path("go").touch()
-    journalled(request, "queued", "asked")
+    journalled(request, "queued", "requested")
     done = waits("wait", job)
     assert done["cells"][0]["status"] == "ok" and "has not ended" in done["cells"][0]["unwritten"], done
     assert pathlib.Path(NOTEBOOK).read_bytes() == unchanged
@@ -154,7 +154,7 @@ def late(window):
     assert cells()[1]["execution_count"] == 2
     record = pathlib.Path(".nb/jobs") / job / "job.json"
     request = window.execute(wait.format("on"))
-    journalled(request, "asked")
+    journalled(request, "requested")
     pathlib.Path("go").touch()
     until("they are held back", lambda: json.loads(record.read_text()).get("held"))
     assert not cells()[1]["outputs"]

@@ -165,10 +165,10 @@ def once():
     """Each execution is in the journal once for each process that reports it."""
     entries = [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
     keys = collections.Counter(
-        (entry["generation"], entry["msg_id"], entry["event"]) for entry in entries if entry["event"] in ("asked", "seen")
+        (entry["generation"], entry["msg_id"], entry["event"]) for entry in entries if entry["event"] in ("requested", "begun_outside")
     )
     assert max(keys.values()) == 1, keys
-    asked = [entry for entry in entries if entry["event"] == "asked"]
+    asked = [entry for entry in entries if entry["event"] == "requested"]
     assert all(entry["code"] for entry in asked), asked
 
 

@@ -425,7 +425,7 @@ pub(super) mod tests {
     const HUMAN: &str = "human (VS Code)";
 
     fn asked_with(id: &str, field: &str, value: serde_json::Value) -> Event {
-        let mut asked = serde_json::to_value(entry("asked", id, HUMAN)).unwrap();
+        let mut asked = serde_json::to_value(entry("requested", id, HUMAN)).unwrap();
         asked[field] = value;
         fixtures::event(asked)
     }
@@ -449,16 +449,16 @@ pub(super) mod tests {
     fn what_others_did_is_told_in_a_line_each() {
         let named = asked_with("3", "cell", "3f2c9a1e".into());
         let new_events = [
-            entry("asked", "1", HUMAN),
+            entry("requested", "1", HUMAN),
             done("1", HUMAN, "ok"),
-            entry("asked", "2", HUMAN),
+            entry("requested", "2", HUMAN),
             done("2", HUMAN, "error"),
             named,
             // A proxy of another front end has fewer details than the sender.
-            entry("seen", "3", "username"),
+            entry("begun_outside", "3", "username"),
             done("3", HUMAN, "ok"),
             restarted(HUMAN),
-            later(entry("asked", "4", "codex")),
+            later(entry("requested", "4", "codex")),
         ];
         assert_eq!(
             entry_texts(&new_events, &[], 2),
@@ -473,7 +473,7 @@ pub(super) mod tests {
     #[test]
     fn what_was_done_to_cells_is_told_a_cell_once() {
         let new_events = [
-            entry("asked", "1", HUMAN),
+            entry("requested", "1", HUMAN),
             done("1", HUMAN, "ok"),
             changed(
                 "saved",
@@ -527,7 +527,7 @@ pub(super) mod tests {
         );
         events.push(done("2", HUMAN, "withdrawn"));
         assert!(waits(&events).contains("waits for"), "{}", waits(&events));
-        events.push(entry("asked", "1", HUMAN));
+        events.push(entry("requested", "1", HUMAN));
         assert!(!waits(&events).contains("waits for"), "{}", waits(&events));
         // The end of the kernel ends the wait.
         let mut ended = vec![entry("queued", "1", HUMAN)];
@@ -546,12 +546,12 @@ pub(super) mod tests {
         let new_events = [
             startup,
             done("1", HUMAN, "ok"),
-            entry("asked", "2", HUMAN),
+            entry("requested", "2", HUMAN),
             done("2", HUMAN, "aborted"),
-            entry("asked", "4", HUMAN),
+            entry("requested", "4", HUMAN),
             done("4", HUMAN, "withdrawn"),
-            entry("asked", "3", "claude"),
-            entry("seen", "3", "username"),
+            entry("requested", "3", "claude"),
+            entry("begun_outside", "3", "username"),
             done("3", "claude", "ok"),
             withdrawn,
             restarted("claude"),
@@ -563,7 +563,7 @@ pub(super) mod tests {
     #[test]
     fn what_another_session_of_ones_agent_did_is_told_by_its_name() {
         let run = |id: &str, session: &str| {
-            let mut asked = entry("asked", id, "claude");
+            let mut asked = entry("requested", id, "claude");
             asked.by_session = Some(session.to_owned());
             asked
         };
@@ -579,7 +579,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_end_is_told_with_what_is_known_of_its_beginning() {
-        let beginning = [entry("asked", "1", HUMAN)];
+        let beginning = [entry("requested", "1", HUMAN)];
         let texts = entry_texts(&[done("1", HUMAN, "ok")], &beginning, 1);
         assert_eq!(texts, ["since 14:02 · human (VS Code) ran \"code 1\" ok"]);
         let texts = entry_texts(&[done("9", HUMAN, "interrupted")], &[], 1);
@@ -587,10 +587,16 @@ pub(super) mod tests {
             texts,
             ["since 14:02 · human (VS Code) ran a cell: it was interrupted"]
         );
-        let mine = [entry("asked", "1", "claude")];
-        assert_eq!(entry_texts(&[done("1", "", "seen")], &mine, 1), [""; 0]);
+        let mine = [entry("requested", "1", "claude")];
+        assert_eq!(
+            entry_texts(&[done("1", "", "observed_ok")], &mine, 1),
+            [""; 0]
+        );
         // The observer wrote the end before the sender did, and the actor was notified in between.
-        let ended = [entry("asked", "1", HUMAN), done("1", HUMAN, "seen")];
+        let ended = [
+            entry("requested", "1", HUMAN),
+            done("1", HUMAN, "observed_ok"),
+        ];
         assert_eq!(entry_texts(&[done("1", HUMAN, "ok")], &ended, 1), [""; 0]);
     }
 
@@ -614,7 +620,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_cell_does_not_outlast_its_kernel() {
-        let new_events = [entry("asked", "1", "codex"), restarted(HUMAN)];
+        let new_events = [entry("requested", "1", "codex"), restarted(HUMAN)];
         let texts = entry_texts(&new_events, &[], 2);
         assert!(
             texts

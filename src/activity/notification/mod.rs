@@ -186,7 +186,7 @@ impl Unread<'_> {
             if at >= self.kernel {
                 continue;
             }
-            // `done` events whose `asked` event is older than the cursor.
+            // `done` events whose `requested` event is older than the cursor.
             let open = open.get_or_insert_with(|| endings(&part.new_events));
             older_events += 1;
             if open.is_empty() || older_events > BEGINNINGS {
@@ -312,7 +312,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("a.ipynb")).unwrap();
         let mut journal = project.journal().unwrap();
-        journal.append(&entry("asked", "1", "bob")).unwrap();
+        journal.append(&entry("requested", "1", "bob")).unwrap();
         let count = |name| notifications(&project, "a.ipynb", name).len();
         assert_eq!((count("claude"), count("codex")), (0, 0));
         assert_eq!(count("claude"), 0);

@@ -1,7 +1,6 @@
 //! Arguments that several commands take.
 
 pub(crate) mod cells;
-pub(crate) mod dashed;
 pub(crate) mod metadata;
 pub(crate) mod sandbox;
 pub(crate) mod source;

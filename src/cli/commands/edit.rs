@@ -9,7 +9,6 @@ use crate::api;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::CellOptions;
-use crate::cli::args::dashed::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
@@ -29,7 +28,7 @@ use crate::notebook::{CellSelector, CellType, Operation, Revision};
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(crate) struct Edit {
     /// The notebook, the cell, and its new text
-    #[arg(value_name = "CELL", allow_negative_numbers = true, value_parser = text)]
+    #[arg(value_name = "CELL", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     cell_options: CellOptions,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::api::problem::{Problem, ProblemKind};
+use crate::api::problem::Problem;
 use crate::api::{self, GraphRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellOptions;
@@ -43,22 +43,15 @@ enum GraphFormat {
     Text,
     /// The same as --json
     Json,
-    /// A flowchart for Markdown
+    /// A flowchart, which GitHub and JupyterLab show in Markdown
     Mermaid,
-    /// For Graphviz
-    Dot,
-    /// A picture
-    Svg,
 }
-
-/// How many cells a picture has at most: the time to draw it grows with the third power.
-const MOST_IN_PICTURE: usize = 500;
 
 const EXAMPLES: &str = "\
 Examples:
   nb graph train.ipynb
   nb graph 3f2c                       what it depends on, and what depends on it
-  nb graph --format svg > graph.svg";
+  nb graph --format mermaid > graph.mmd";
 
 impl Command for Graph {
     fn take_notebook(&mut self) -> Option<PathBuf> {
@@ -77,18 +70,6 @@ impl Command for Graph {
                 return context.print(&answer, |answer| print::lines(graph::lines(answer)));
             }
             GraphFormat::Mermaid => diagram::mermaid(&answer),
-            GraphFormat::Dot => diagram::dot(&answer),
-            GraphFormat::Svg if answer.cells.len() > MOST_IN_PICTURE => {
-                let text = format!(
-                    "a picture of {} cells would be too large",
-                    answer.cells.len()
-                );
-                let problem = Problem::new(ProblemKind::Usage, text);
-                return Err(problem
-                    .hint("nb graph CELL --format svg draws the part that one cell belongs to")
-                    .hint("nb graph --format dot | dot -Tsvg"));
-            }
-            GraphFormat::Svg => diagram::svg(&answer),
         };
         context.print(&answer, |_| print::raw(text.as_bytes()))
     }

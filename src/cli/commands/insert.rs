@@ -8,7 +8,6 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::cli::Context;
 use crate::cli::args::cells::CellPosition;
-use crate::cli::args::dashed::text;
 use crate::cli::args::metadata::Metadata;
 use crate::cli::args::source::Source;
 use crate::cli::args::take_notebook;
@@ -25,7 +24,7 @@ use crate::notebook::{CellType, Operation, read_percent};
 #[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(crate) struct Insert {
     /// The notebook, the index that the cell takes, and its text
-    #[arg(value_name = "SOURCE", allow_negative_numbers = true, value_parser = text)]
+    #[arg(value_name = "SOURCE", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     source: Source,

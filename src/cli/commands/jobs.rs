@@ -237,7 +237,7 @@ impl Command for Wait {
 pub(crate) struct Reply {
     /// The answer, or `-` to read a line from stdin; a password is taken from there only. The job may stand
     /// before it, or the beginning of its id; without it, the one job that asks is meant
-    #[arg(required = true, num_args = 1..=2, value_name = "TEXT", value_parser = crate::cli::args::dashed::text)]
+    #[arg(required = true, num_args = 1..=2, value_name = "TEXT")]
     words: Vec<String>,
     /// Also where nothing is known to be asked: a front end that was closed got the question
     #[arg(long)]

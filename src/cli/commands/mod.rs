@@ -1,6 +1,5 @@
 //! The commands, one file each: parse, call `api`, print the answer, pick the exit code.
 
-mod adopt;
 mod agent;
 mod apply;
 mod cell;
@@ -44,13 +43,11 @@ mod server;
 mod shutdown;
 mod split_join;
 mod status;
-mod status_watch;
 mod undo;
 mod vars;
 mod watch;
 mod web;
 
-use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -99,104 +96,77 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 49] = [
+pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<open::Open>("open", Kernel)
-        .aliases("new start create")
+        .aliases("create")
         .first(),
     Entry::of::<status::Status>("status", Kernel)
-        .aliases("ps info")
         .only_prints()
-        .first()
-        .json("Print one JSON object; with --watch one for each look"),
-    Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases("stop cancel abort"),
-    Entry::of::<restart::Restart>("restart", Kernel).aliases("restart-kernel"),
-    Entry::of::<shutdown::Shutdown>("shutdown", Kernel)
-        .aliases("close kill")
         .first(),
-    Entry::of::<kernels::Kernels>("kernels", Kernel)
-        .aliases("kernelspecs list-kernels")
-        .only_prints(),
+    Entry::of::<interrupt::Interrupt>("interrupt", Kernel).aliases("stop"),
+    Entry::of::<restart::Restart>("restart", Kernel),
+    Entry::of::<shutdown::Shutdown>("shutdown", Kernel)
+        .aliases("kill")
+        .first(),
+    Entry::of::<kernels::Kernels>("kernels", Kernel).only_prints(),
     Entry::of::<doctor::Doctor>("doctor", Kernel).only_prints(),
     Entry::of::<gc::Gc>("gc", Kernel),
     Entry::of::<mv::Mv>("mv", Kernel)
-        .aliases("rename move-notebook mv-notebook")
+        .aliases("rename")
         .words("FROM TO"),
-    Entry::of::<adopt::Adopt>("adopt", Kernel),
     Entry::of::<serve::Serve>("serve", Kernel),
     Entry::of::<serve::Unserve>("unserve", Kernel),
-    Entry::of::<server::Server>("server", Kernel)
-        .aliases("servers")
-        .words("list"),
-    Entry::of::<cp::Cp>("cp", Kernel)
-        .aliases("copy")
-        .words("FILE DESTINATION"),
+    Entry::of::<server::Server>("server", Kernel).words("list"),
+    Entry::of::<cp::Cp>("cp", Kernel).words("FILE DESTINATION"),
     Entry::of::<cells::Cells>("cells", Notebook)
-        .aliases("list ls list-cells")
+        .aliases("list ls")
         .only_prints()
         .first(),
     Entry::of::<cell::Cell>("cell", Notebook)
-        .aliases("show read cat view read-cell output outputs")
+        .aliases("show read")
         .only_prints()
         .first()
         .words("CELL")
         .json("Print one JSON object; with --limit 0 the outputs are as the file has them"),
     Entry::of::<insert::Insert>("insert", Notebook)
-        .aliases("add insert-cell add-cell create-cell")
+        .aliases("add")
         .first(),
     Entry::of::<edit::Edit>("edit", Notebook)
-        .aliases("update edit-cell update-cell")
+        .aliases("update")
         .first(),
     Entry::of::<rm::Rm>("rm", Notebook)
-        .aliases("remove delete remove-cell delete-cell")
+        .aliases("remove delete")
         .first(),
-    Entry::of::<move_cell::MoveCell>("move", Notebook).aliases("move-cell"),
-    Entry::of::<replace::Replace>("replace", Notebook)
-        .aliases("sed find-replace")
-        .words("OLD NEW"),
-    Entry::of::<split_join::Split>("split", Notebook).aliases("split-cell"),
-    Entry::of::<split_join::Join>("join", Notebook).aliases("merge merge-cells"),
-    Entry::of::<clear::Clear>("clear", Notebook).aliases("clear-output clear-outputs"),
+    Entry::of::<move_cell::MoveCell>("move", Notebook),
+    Entry::of::<replace::Replace>("replace", Notebook).words("OLD NEW"),
+    Entry::of::<split_join::Split>("split", Notebook),
+    Entry::of::<split_join::Join>("join", Notebook),
+    Entry::of::<clear::Clear>("clear", Notebook),
     Entry::of::<search::Search>("search", Notebook)
         .aliases("grep find")
         .only_prints()
         .first()
         .words("PATTERN"),
-    Entry::of::<graph::Graph>("graph", Notebook)
-        .aliases("dag deps dependencies")
-        .only_prints(),
+    Entry::of::<graph::Graph>("graph", Notebook).only_prints(),
     Entry::of::<diff::Diff>("diff", Notebook).only_prints(),
     Entry::of::<apply::Apply>("apply", Notebook).words("-"),
-    Entry::of::<export::Export>("export", Notebook)
-        .aliases("dump")
-        .only_prints(),
-    Entry::of::<undo::Undo>("undo", Notebook)
-        .aliases("revert")
-        .first(),
+    Entry::of::<export::Export>("export", Notebook).only_prints(),
+    Entry::of::<undo::Undo>("undo", Notebook).first(),
     Entry::of::<restore::Restore>("restore", Notebook),
     Entry::of::<save::Save>("save", Notebook),
-    Entry::of::<fmt::Fmt>("fmt", Notebook).aliases("format"),
+    Entry::of::<fmt::Fmt>("fmt", Notebook),
     Entry::of::<exec::Exec>("exec", Running)
-        .aliases("execute run-cell execute-cell rerun")
+        .aliases("execute")
         .first()
         .words("CELL"),
     Entry::of::<watch::Watch>("watch", Running)
-        .aliases("autorun")
         .json("Print one JSON object for each change, and one for each run"),
-    Entry::of::<run::Run>("run", Running)
-        .aliases("eval")
-        .first()
-        .words("CODE"),
-    Entry::of::<vars::Vars>("vars", Running)
-        .aliases("variables whos")
-        .only_prints(),
-    Entry::of::<jobs::Wait>("wait", Running)
-        .aliases("follow tail")
-        .first(),
-    Entry::of::<jobs::Jobs>("jobs", Running).aliases("queue tasks"),
-    Entry::of::<jobs::Reply>("reply", Running).aliases("answer"),
-    Entry::of::<log::Log>("log", Running)
-        .aliases("history logs")
-        .only_prints(),
+    Entry::of::<run::Run>("run", Running).first().words("CODE"),
+    Entry::of::<vars::Vars>("vars", Running).only_prints(),
+    Entry::of::<jobs::Wait>("wait", Running).first(),
+    Entry::of::<jobs::Jobs>("jobs", Running),
+    Entry::of::<jobs::Reply>("reply", Running),
+    Entry::of::<log::Log>("log", Running).only_prints(),
     Entry::of::<events::Events>("events", Running)
         .json("Print one JSON object for each event, after one that says from where on"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
@@ -271,12 +241,6 @@ impl Entry {
         format!("nb {} {}", self.name, self.words)
             .trim_end()
             .to_owned()
-    }
-
-    /// Says whether this word names the command.
-    pub(crate) fn is_called(&self, word: &OsStr) -> bool {
-        let mut names = self.aliases.split_whitespace().chain([self.name]);
-        names.any(|name| word == name)
     }
 
     /// Returns the parser of the command's arguments.

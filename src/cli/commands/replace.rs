@@ -9,7 +9,6 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, ReplaceRequest};
 use crate::cli::Context;
 use crate::cli::args::cells::CellOptions;
-use crate::cli::args::dashed::text;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
@@ -27,7 +26,7 @@ use crate::cli::render::print;
 )]
 pub(crate) struct Replace {
     /// The notebook, the text, the new text, and the cells if not all: an index, an id, a range (2..5)
-    #[arg(value_name = "OLD NEW", allow_negative_numbers = true, value_parser = text)]
+    #[arg(value_name = "OLD NEW", allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
     cell_options: CellOptions,

@@ -8,7 +8,6 @@ use clap::Args;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{self, PeekRequest, PeekStatus, RunRequest};
 use crate::cli::Context;
-use crate::cli::args::dashed::text;
 use crate::cli::args::source;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
@@ -26,7 +25,7 @@ use crate::kernel::shell::quote;
 #[command(override_usage = "nb run [OPTIONS] [NOTEBOOK] CODE", after_help = EXAMPLES)]
 pub(crate) struct Run {
     /// The code, or `-` to read it from stdin; a notebook may stand before it
-    #[arg(required = true, num_args = 1..=2, value_name = "CODE", value_parser = text)]
+    #[arg(required = true, num_args = 1..=2, value_name = "CODE")]
     pub(crate) words: Vec<String>,
     /// Run it beside the cell that runs, without history: a look at once, or the word that it cannot be
     ///

@@ -8,7 +8,6 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::api::{self, SearchAnswer, SearchRequest, SearchScope};
 use crate::cli::Context;
-use crate::cli::args::dashed::text;
 use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
@@ -26,7 +25,7 @@ const LINES: usize = 200;
 #[command(override_usage = "nb search [OPTIONS] PATTERN [NOTEBOOK|FOLDER]...", after_help = EXAMPLES)]
 pub(crate) struct Search {
     /// A regular expression, and the notebooks; a folder stands for all below it
-    #[arg(required = true, value_name = "PATTERN", value_parser = text)]
+    #[arg(required = true, value_name = "PATTERN")]
     pub(crate) words: Vec<String>,
     /// Take the pattern as plain text
     #[arg(short = 'F', long = "fixed-strings")]

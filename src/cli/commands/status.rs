@@ -9,7 +9,6 @@ use crate::api::problem::Problem;
 use crate::api::{self, AllKernelsAnswer, KernelStatus, LeftKernel, StatusAnswer};
 use crate::cli::Context;
 use crate::cli::commands::Command;
-use crate::cli::commands::status_watch::watch;
 use crate::cli::render::print;
 use crate::lifecycle::serve::Health;
 use crate::notebook::size;
@@ -19,9 +18,8 @@ use crate::text::kernel;
 ///
 /// Asked about one notebook, it ends with 6 where no kernel runs for it. With --all it shows every
 /// kernel that runs, of all your projects; nb shutdown --idle ends those that nobody uses. With
-/// --watch it looks again and again, until Ctrl-C, and shows what has passed each front end's proxy:
-/// how many messages, how many requests wait for an answer, what waits for the kernel or for a
-/// reader, on disk too, and what was lost or refused.
+/// --json each front end has the counters of its proxy: the messages that passed, what waits for the kernel or for
+/// a client, and what was lost or refused.
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// The notebook; without it, all of the project
@@ -29,17 +27,6 @@ pub(crate) struct Status {
     /// Show the kernels of all your projects
     #[arg(long, conflicts_with = "notebook")]
     all: bool,
-    /// Look again every so many seconds, with what passes each proxy
-    #[arg(
-        short,
-        long,
-        value_name = "SECONDS",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1",
-        conflicts_with = "all"
-    )]
-    watch: Option<f64>,
 }
 
 impl Command for Status {
@@ -51,9 +38,6 @@ impl Command for Status {
         if self.all {
             let answer = api::status_everywhere(&context.caller).await?;
             return context.print(&answer, show_all);
-        }
-        if let Some(seconds) = self.watch {
-            return watch(context, seconds).await;
         }
         let answer = api::status(&context.caller).await?;
         context.death_printed.set(true);

@@ -4,14 +4,10 @@
 //! short command. If the first word names a command, only that command's parser is built. If it rejects the
 //! arguments, they are parsed again by the full parser, which prints the error.
 
-mod dashes;
-mod unknown;
-
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::api::problem::{Problem, ProblemKind};
@@ -72,9 +68,8 @@ pub(crate) struct CommandLine {
 }
 
 /// Parses a command line. If the arguments are wrong or ask for help, prints that and exits.
-pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
-    let arguments = dashes::mark(mv_as_move(arguments));
-    if let Some(read) = read_quickly(&arguments) {
+pub(crate) fn read(arguments: &[OsString]) -> CommandLine {
+    if let Some(read) = read_quickly(arguments) {
         return read;
     }
     let mut parser = parser();
@@ -82,16 +77,8 @@ pub(crate) fn read(arguments: Vec<OsString>) -> CommandLine {
         .iter()
         .take_while(|word| *word != "--")
         .any(|word| word == "--json");
-    let matches = parser.clone().try_get_matches_from(&arguments);
-    let matches = matches.unwrap_or_else(|error| {
-        if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-            && !is_after_a_command(word, &arguments, &parser)
-        {
-            problem::report(&unknown::unknown(word), is_json);
-            std::process::exit(USAGE);
-        }
-        reject(&error, is_json)
-    });
+    let matches = parser.clone().try_get_matches_from(arguments);
+    let matches = matches.unwrap_or_else(|error| reject(&error, is_json));
     read_matches(&matches).unwrap_or_else(|error| reject(&error.format(&mut parser), is_json))
 }
 
@@ -115,26 +102,6 @@ fn usage_problem(error: &clap::Error) -> Problem {
     let message = paragraphs.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     Problem::new(ProblemKind::Usage, message).all_hints(paragraphs)
-}
-
-/// Returns whether a word that is no command follows one that is, and so is a part of that command.
-fn is_after_a_command(word: &str, arguments: &[OsString], parser: &clap::Command) -> bool {
-    let before = arguments.iter().take_while(|it| *it != word);
-    before
-        .filter_map(|it| it.to_str())
-        .any(|it| parser.find_subcommand(it).is_some())
-}
-
-/// Returns the arguments with `mv` as `move`, if a place among cells is named: `nb mv` moves notebooks.
-fn mv_as_move(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    const PLACES: [&str; 5] = ["--after", "--before", "--to", "-a", "-b"];
-    let is_mv = arguments.get(1).is_some_and(|word| word == "mv");
-    let mut words = arguments.iter().filter_map(|word| word.to_str());
-    let named = |word: &str| PLACES.contains(&word.split('=').next().unwrap_or(word));
-    if is_mv && words.any(named) {
-        arguments[1] = "move".into();
-    }
-    arguments
 }
 
 /// Returns the parser of all commands. Its help lists all of them, except at a terminal: a beginner reads it
@@ -187,27 +154,6 @@ mod tests {
     #[test]
     fn the_arguments_hold_together() {
         parser().debug_assert();
-    }
-
-    #[test]
-    fn a_wrong_word_within_a_command_is_not_taken_for_a_command() {
-        for (line, is_within) in [
-            ("nb servr list", false),
-            ("nb --as ada servr", false),
-            ("nb server remov here", true),
-            ("nb agent isntall claude", true),
-        ] {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let error = parser().try_get_matches_from(&words).expect_err(line);
-            let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
-                panic!("{line}: {error}");
-            };
-            assert_eq!(
-                is_after_a_command(word, &words, &parser()),
-                is_within,
-                "{line}"
-            );
-        }
     }
 
     #[test]
@@ -266,7 +212,7 @@ mod tests {
             ("nb cells --nonsense", false),
             ("nb edit --replace", false),
             ("nb open a.ipynb --kernel ir --python p", false),
-            ("nb list a.ipynb", false),
+            ("nb ls a.ipynb", false),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let quick = read_quickly(&words);

@@ -143,14 +143,13 @@ pub(crate) fn source(text: &str) -> Cow<'_, str> {
 pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         let text = String::from_utf8_lossy(bytes);
-        return drawn(&harmless(&visible_output(&text), Kind::Text));
+        let visible = visible_output(&text);
+        return written(
+            io::stdout().lock(),
+            harmless(&visible, Kind::Text).as_bytes(),
+        );
     }
     written(io::stdout().lock(), bytes)
-}
-
-/// Prints text with `nb`'s own escape sequences.
-pub(crate) fn drawn(text: &str) -> io::Result<()> {
-    written(io::stdout().lock(), text.as_bytes())
 }
 
 fn written(mut stdout: impl Write, bytes: &[u8]) -> io::Result<()> {

@@ -501,12 +501,11 @@ fn a_joined_front_end_is_the_actor_of_a_save_only_with_evidence() {
     };
     let unknown = |joined: &[&str]| (None, joined.iter().map(|it| (*it).to_owned()).collect());
     let human = |via: &str| (Some(format!("human ({via})")), Vec::new());
-    let ran =
-        |by: &str, source: &str| {
-            desk.notebook.project.record(&[crate::project::event::fixtures::event(
-            serde_json::json!({"event": "asked", "msg_id": source, "by": by, "code": source}),
+    let ran = |by: &str, source: &str| {
+        desk.notebook.project.record(&[crate::project::event::fixtures::event(
+            serde_json::json!({"event": "requested", "msg_id": source, "by": by, "code": source}),
         )]);
-        };
+    };
     join("1.json", "JupyterLab", "b.ipynb");
     assert_eq!(save("2"), unknown(&[]));
     join("2.json", "VS Code", "a.ipynb");

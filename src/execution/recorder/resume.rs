@@ -118,7 +118,6 @@ impl Recorder<'_> {
         let key = self.job.borrow().session.clone();
         let (client, session) = runner.parts();
         let interrupt_mode = session.interrupt_mode();
-        let language = session.language();
         let ids = pending.iter().map(|(_, id)| id.clone());
         let mut follower = client.follow_requests(ids);
         if let Some(numbers) = numbers {
@@ -143,7 +142,7 @@ impl Recorder<'_> {
         };
         let mut kernel_end = None;
         for event in early.into_iter().filter(&is_new) {
-            kernel_end = self.take_event(pending, event, &language).or(kernel_end);
+            kernel_end = self.take_event(pending, event).or(kernel_end);
         }
         self.take_lost_question();
         self.note_lost_questions();
@@ -154,7 +153,7 @@ impl Recorder<'_> {
             tokio::select! {
                 event = follower.next() => match event {
                     // The proxy may have recorded a message that arrives here only now.
-                    Some(event) if is_new(&event) => kernel_end = self.take_event(pending, event, &language).or(kernel_end),
+                    Some(event) if is_new(&event) => kernel_end = self.take_event(pending, event).or(kernel_end),
                     Some(_) => {}
                     None => break,
                 },
@@ -298,12 +297,7 @@ impl Recorder<'_> {
     }
 
     /// Takes an event; returns the reason if the kernel has ended.
-    fn take_event(
-        &self,
-        pending: &[(usize, String)],
-        event: FollowedEvent,
-        language: &str,
-    ) -> Option<String> {
+    fn take_event(&self, pending: &[(usize, String)], event: FollowedEvent) -> Option<String> {
         let (at, _) = pending.get(event.at)?;
         let at = *at;
         self.at.set(at);
@@ -323,10 +317,10 @@ impl Recorder<'_> {
                     }
                     Some(_) => "error",
                 };
-                let category = raised.map(|raised| category::of_exception(language, &raised));
+                let category = raised.as_ref().map(category::of_exception);
                 self.is_over(at, word, category);
             }
-            FollowedStep::MissedEnd => self.is_over(at, "unheard", None),
+            FollowedStep::MissedEnd => self.is_over(at, "unknown_end", None),
             FollowedStep::Gone(cause) => return Some(cause),
         }
         None

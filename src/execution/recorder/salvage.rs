@@ -272,7 +272,7 @@ mod tests {
             .into();
         let asked = |id: &str, cell: &str, time: &str| {
             event(serde_json::json!({
-                "event": "asked", "generation": 1, "msg_id": id, "cell": cell,
+                "event": "requested", "generation": 1, "msg_id": id, "cell": cell,
                 "at": format!("2026-01-01T{time}:00Z"),
             }))
         };

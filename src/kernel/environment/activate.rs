@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::folder::{Environment, Manager, is_environment};
-use super::pixi::PixiManifest;
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 use crate::project::written::AllWritten;
@@ -187,25 +186,6 @@ impl Activation {
             set("CONDA_SHLVL", "1".as_ref());
             set("CONDA_DEFAULT_ENV", name.as_ref());
             set("CONDA_PROMPT_MODIFIER", format!("({name}) ").as_ref());
-            let mut of_project = Vec::new();
-            if let (Manager::Pixi, Some(project)) = (environment.manager, &environment.project) {
-                let manifest = PixiManifest::read(project);
-                set("PIXI_PROJECT_ROOT", project.as_os_str());
-                set("PIXI_PROJECT_NAME", manifest.project_name().as_ref());
-                set("PIXI_PROJECT_MANIFEST", manifest.path.as_os_str());
-                set(
-                    "PIXI_ENVIRONMENT_NAME",
-                    prefix.file_name().unwrap_or_default(),
-                );
-                if is_trusted(&manifest.path) {
-                    let activation = manifest.activation(&environment.prefix);
-                    for (name, value) in &activation.variables {
-                        set(name, value.as_ref());
-                    }
-                    of_project = activation.scripts;
-                    of_project.retain(|script| is_trusted(script));
-                }
-            }
             let own = sorted(&prefix.join(ACTIVATE_SCRIPTS), "sh");
             if is_trusted(prefix) {
                 for (name, value) in own_variables(prefix) {
@@ -215,7 +195,6 @@ impl Activation {
             } else {
                 left_out = !own.is_empty();
             }
-            scripts.extend(of_project);
         } else {
             after.insert("VIRTUAL_ENV".into(), prefix.as_os_str().to_owned());
         }
@@ -585,33 +564,6 @@ mod tests {
         assert_eq!(
             (change.problem.as_deref(), set(&change, "A")),
             (None, Some("1"))
-        );
-    }
-
-    #[test]
-    fn pixi_adds_the_projects_variables_and_scripts() {
-        let temp = tempfile::tempdir().unwrap();
-        let project = temp.path();
-        let prefix = project.join(".pixi/envs/cuda");
-        write(prefix.join("conda-meta/history"), "");
-        write(
-            project.join("pixi.toml"),
-            "[workspace]\nname = \"deep\"\n[activation]\nscripts = [\"set.sh\"]\nenv = { A = \"1\", B = \"1\" }\n\
-             [feature.gpu.activation.env]\nB = \"2\"\n[environments]\ncuda = [\"gpu\"]\n",
-        );
-        write(
-            project.join("set.sh"),
-            "export C=\"$A$B$PIXI_PROJECT_NAME\"\n",
-        );
-        let change = activate(&prefix, &variables(&[("PATH", "/usr/bin:/bin")]));
-        assert_eq!(change.problem, None);
-        assert_eq!(set(&change, "C"), Some("12deep"));
-        assert_eq!(set(&change, "PIXI_ENVIRONMENT_NAME"), Some("cuda"));
-        assert_eq!(set(&change, "PIXI_PROJECT_ROOT"), project.to_str());
-        assert!(
-            set(&change, "CONDA_DEFAULT_ENV")
-                .unwrap()
-                .ends_with(":cuda")
         );
     }
 

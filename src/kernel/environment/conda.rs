@@ -42,27 +42,6 @@ pub fn known(variables: &dyn Variables) -> Vec<Environment> {
         .collect()
 }
 
-/// Returns the environment that a folder's `environment.yml` names, if it exists.
-pub(super) fn of_yaml(folder: &Path, variables: &dyn Variables) -> Option<Environment> {
-    let files = ["environment.yml", "environment.yaml"];
-    let text = files
-        .iter()
-        .find_map(|name| foreign_file::read_text(&folder.join(name)).ok())?;
-    let name = text.lines().find_map(|line| line.strip_prefix("name:"))?;
-    let name = name.split(" #").next()?.trim().trim_matches(['"', '\'']);
-    // A path as name could lead anywhere.
-    if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') || name == "base" {
-        return None;
-    }
-    let known = known(variables);
-    let prefix = &known.iter().find(|it| it.name() == name)?.prefix;
-    let source = format!(
-        "the environment {name} of environment.yml in {}",
-        folder.display()
-    );
-    Some(Environment::of(prefix, source))
-}
-
 /// Returns every environment that conda, mamba or micromamba has made, from their own list.
 fn registered(variables: &dyn Variables) -> Vec<PathBuf> {
     let Ok(home) = home(variables) else {
@@ -162,32 +141,5 @@ mod tests {
             .map(|it| it.name())
             .collect();
         assert_eq!(names, ["a", "b", "ml", "base"]);
-    }
-
-    #[test]
-    fn a_projects_file_names_its_environment() {
-        let temp = tempfile::tempdir().unwrap();
-        let home = temp.path();
-        let variables = HashMap::from([("HOME", home.to_str().unwrap())]);
-        make(&home.join("micromamba/envs/ml"));
-        let named = |text: &str| {
-            std::fs::write(home.join("environment.yml"), text).unwrap();
-            of_yaml(home, &variables).map(|it| it.name())
-        };
-        assert_eq!(named("name: ml\ndependencies:\n"), Some("ml".to_owned()));
-        assert_eq!(named("x: 1\nname: 'ml' # ours\n"), Some("ml".to_owned()));
-        assert_eq!(named("name: other\n"), None);
-        assert_eq!(named("name: ../ml\n"), None);
-        assert_eq!(named("dependencies:\n"), None);
-        // An environment in a root that no other setting names.
-        make(&home.join("data/mamba/envs/far"));
-        std::fs::create_dir_all(home.join(".conda")).unwrap();
-        let all = format!(
-            "{0}/gone/envs/far\n{0}/data/mamba/envs/far\n",
-            home.display()
-        );
-        std::fs::write(home.join(".conda/environments.txt"), all).unwrap();
-        assert_eq!(named("name: far\n"), Some("far".to_owned()));
-        assert_eq!(named("name: mamba\n"), None);
     }
 }

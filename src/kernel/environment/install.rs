@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::folder::{Environment, Manager};
-use super::pixi::PixiManifest;
 use super::python::Python;
 use super::trust::on_path;
 use crate::kernel::foreign_file;
@@ -70,15 +69,8 @@ impl InstallCommands {
         let project = environment.project.as_deref();
         match (environment.manager, project) {
             (Manager::Pixi, Some(project)) => {
-                let manifest = PixiManifest::read(project);
-                let path = text(&manifest.path);
-                let mut words = vec!["pixi", "add", "--manifest-path", &path];
-                // A dependency that is added to no feature goes only to the environment `default`.
-                if let Some(feature) = manifest.features(&environment.prefix).first() {
-                    words.extend(["--feature", feature]);
-                }
-                words.push("ipykernel");
-                one(&words)
+                let folder = text(project);
+                one(&["pixi", "add", "--manifest-path", &folder, "ipykernel"])
             }
             (Manager::Conda, _) => {
                 let program = conda_program(&environment.prefix, variables);
@@ -288,7 +280,7 @@ mod tests {
         );
         assert_eq!(
             command_text(Manager::Pixi, Some("/p")),
-            "pixi add --manifest-path /p/pixi.toml ipykernel"
+            "pixi add --manifest-path /p ipykernel"
         );
     }
 
@@ -379,22 +371,5 @@ mod tests {
             [command(""), command(&world.path), command(&both)],
             [exe, exe, "micromamba"]
         );
-    }
-
-    #[test]
-    fn another_environment_of_pixi_gets_it_through_its_feature() {
-        let world = World::new(&[]);
-        let project = world.temp.path();
-        let manifest = "[workspace]\nname = \"p\"\n[environments]\ncuda = [\"gpu\", \"x\"]\ntest = { features = [\"t\"] }\n";
-        std::fs::write(project.join("pixi.toml"), manifest).unwrap();
-        let options = |name: &str| {
-            let mut it = environment(Manager::Pixi, Some(project));
-            it.prefix = project.join(".pixi/envs").join(name);
-            let command = world.command(&python(false, false), &it);
-            command.split_once("pixi.toml").unwrap().1.to_owned()
-        };
-        assert_eq!(options("cuda"), " --feature gpu ipykernel");
-        assert_eq!(options("test"), " --feature t ipykernel");
-        assert_eq!(options("default"), " ipykernel");
     }
 }

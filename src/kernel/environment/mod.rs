@@ -5,8 +5,6 @@ pub mod activate;
 pub mod conda;
 pub mod folder;
 pub mod install;
-mod pixi;
-mod poetry;
 pub mod probe;
 pub mod python;
 pub mod search;

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{Environment, is_environment, is_trusted};
-use super::{conda, poetry, python};
-use crate::kernel::foreign_file;
+use super::{conda, python};
 use crate::kernel::variables::Variables;
 
 /// Returns the environments for a notebook in `folder`, the first choice first: the active ones, then those
@@ -50,8 +49,8 @@ pub fn active(variables: &dyn Variables) -> Vec<Environment> {
 fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
     let source_of = |name: &str| format!("{name} in {}", folder.display());
     let mut environments = Vec::new();
-    let manifest = foreign_file::read_text(&folder.join("pyproject.toml")).unwrap_or_default();
-    if (!manifest.is_empty() || folder.join("uv.lock").is_file())
+    let is_project = ["pyproject.toml", "uv.lock"].map(|name| folder.join(name).is_file());
+    if is_project.contains(&true)
         && let Some(named) = variables.path("UV_PROJECT_ENVIRONMENT")
     {
         let prefix = folder.join(named);
@@ -76,8 +75,6 @@ fn of_folder(folder: &Path, variables: &dyn Variables) -> Vec<Environment> {
             environments.push(Environment::of(&prefix, source_of(name)));
         }
     }
-    environments.extend(poetry::of_project(folder, &manifest, variables));
-    environments.extend(conda::of_yaml(folder, variables));
     let has_python = |it: &Environment| it.executable().is_some() || it.dangling().is_some();
     environments.retain(|it| has_python(it) && is_trusted(&it.prefix));
     environments

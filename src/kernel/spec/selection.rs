@@ -836,7 +836,7 @@ mod tests {
         assert_eq!(names, ["ml", "base"]);
         let message = SelectionError::Ambiguous { candidates }.to_string();
         assert!(message.contains("2 Pythons could run it"), "{message}");
-        // The notebook or the project may name the environment, which is a choice.
+        // The notebook may name the environment, which is a choice.
         let named = KernelRequest {
             named: Some("conda-env-ml-py"),
             ..KernelRequest::default()
@@ -844,12 +844,6 @@ mod tests {
         let choice = world.choose(named, &shell).unwrap();
         assert_eq!(program(&choice), ml);
         assert!(choice.why.contains("called after"), "{}", choice.why);
-        std::fs::write(world.work().join("environment.yml"), "name: ml\n").unwrap();
-        assert_eq!(
-            program(&world.choose(KernelRequest::default(), &shell).unwrap()),
-            ml
-        );
-        std::fs::remove_file(world.work().join("environment.yml")).unwrap();
         // Jupyter's own spec is a choice, too, and so is an environment that is active by name.
         let active = root.join("envs/ml");
         let shell = [

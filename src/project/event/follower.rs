@@ -196,7 +196,7 @@ mod tests {
     use crate::project::event::fixtures::{event, project};
 
     fn asked(number: u32) -> Event {
-        event(json!({"event": "asked", "msg_id": number.to_string()}))
+        event(json!({"event": "requested", "msg_id": number.to_string()}))
     }
 
     fn number(event: &Event) -> u32 {
@@ -243,7 +243,7 @@ mod tests {
         let mut raw = beneath::append(&project.journal_file()).unwrap();
         let later = json!({"at": "2026-01-02T03:04:05Z", "session": "a", "event": "of_later"});
         writeln!(raw, "{later}").unwrap();
-        let long = json!({"event": "asked", "msg_id": "1", "code": "x".repeat(200_000)});
+        let long = json!({"event": "requested", "msg_id": "1", "code": "x".repeat(200_000)});
         journal.append(&event(long)).unwrap();
         raw.write_all(br#"{"at":"2026-01-02T03"#).unwrap();
         assert_eq!(follower.read(), None);

@@ -275,7 +275,7 @@ mod tests {
         (one.limit, other.limit) = (4_000, 4_000);
         let mut positions: Vec<(u32, Position)> = Vec::new();
         for number in 0..300 {
-            let asked = event(json!({"event": "asked", "msg_id": number.to_string()}));
+            let asked = event(json!({"event": "requested", "msg_id": number.to_string()}));
             // The second writer has opened the file before it was rotated.
             let journal = if number % 3 == 0 {
                 &mut other
@@ -311,7 +311,7 @@ mod tests {
     fn code_that_the_user_does_not_want_kept_is_not_written() {
         let (_temp, project) = project();
         std::fs::write(project.dir().join("config.toml"), "journal.code = false").unwrap();
-        let asked = event(json!({"event": "asked", "msg_id": "1", "code": "secret()"}));
+        let asked = event(json!({"event": "requested", "msg_id": "1", "code": "secret()"}));
         let peeked = event(json!({"event": "peeked", "code": "secret()"}));
         let called = event(json!({
             "event": "called", "client_session": "1a2b3c4d", "tool": "run_cell", "arguments": "", "result": "ok",

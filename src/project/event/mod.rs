@@ -70,10 +70,8 @@ pub enum EventKind {
     /// a [`EventKind::Requested`], or the wait ends with a [`EventKind::Done`].
     Queued(ExecutionStart),
     /// A client of `nb` or of a proxy sent an execute request.
-    #[serde(rename = "asked")]
     Requested(ExecutionStart),
     /// The kernel began to run a request of a client that is connected to it directly.
-    #[serde(rename = "seen")]
     BegunOutside(ExecutionStart),
     /// The code of a front end's cell requests a line of input from the person there.
     Prompted {
@@ -210,16 +208,12 @@ pub enum Outcome {
     /// The kernel ended while it ran.
     KernelDied,
     /// The kernel has ended it, and no recorder received the reply.
-    #[serde(rename = "unheard")]
     UnknownEnd,
     /// An observer saw its end, and no error among its outputs.
-    #[serde(rename = "seen")]
     ObservedOk,
     /// An observer saw its end, and an error among its outputs.
-    #[serde(rename = "seen_error")]
     ObservedError,
     /// The kernel was found idle: no client saw the end.
-    #[serde(rename = "unseen")]
     Unobserved,
     /// An outcome of another version, or a kernel's own status.
     #[serde(other)]
@@ -492,7 +486,7 @@ mod tests {
     #[test]
     fn an_event_is_one_flat_object_and_unknown_fields_do_no_harm() {
         let line = json!({
-            "at": "2026-01-02T03:04:05Z", "session": "a", "event": "asked", "msg_id": "1",
+            "at": "2026-01-02T03:04:05Z", "session": "a", "event": "requested", "msg_id": "1",
             "alone": true,
         });
         let mut later = line.clone();

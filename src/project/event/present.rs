@@ -154,7 +154,7 @@ fn is_kept(event: &Event) -> bool {
     )
 }
 
-/// How much earlier the `asked` event of a request can be than that of a request which ran before it. The
+/// How much earlier the `requested` event of a request can be than that of a request which ran before it. The
 /// times differ when two recorders see an idle kernel and send at the same moment.
 const RACE: SignedDuration = SignedDuration::from_secs(1);
 
@@ -331,15 +331,18 @@ mod tests {
     #[test]
     fn a_request_without_an_end_runs() {
         assert_eq!(running(&[]), None);
-        let mut events = vec![event("restarted", "", "ada"), event("asked", "1", "ada")];
+        let mut events = vec![
+            event("restarted", "", "ada"),
+            event("requested", "1", "ada"),
+        ];
         assert_eq!(running(&events), is("1", "ada"));
         // This one is behind it in the queue.
-        events.push(event("asked", "2", "bob"));
+        events.push(event("requested", "2", "bob"));
         assert_eq!(running(&events), is("1", "ada"));
         events.push(done("1", "error"));
         assert_eq!(running(&events), is("2", "bob"));
         // A client's username is not the name of the actor.
-        events.push(event("seen", "2", "username"));
+        events.push(event("begun_outside", "2", "username"));
         assert_eq!(running(&events), is("2", "bob"));
         events.push(done("2", "ok"));
         assert_eq!(running(&events), None);
@@ -357,11 +360,14 @@ mod tests {
             });
             fixtures::event(event)
         };
-        let mut events = vec![event("asked", "1", "ada"), event("seen", "1", "username")];
+        let mut events = vec![
+            event("requested", "1", "ada"),
+            event("begun_outside", "1", "username"),
+        ];
         assert_eq!(prompt(&events), None);
         events.push(prompted("Name? "));
         assert_eq!(prompt(&events).as_deref(), Some("Name? "));
-        events.push(event("asked", "2", "bob"));
+        events.push(event("requested", "2", "bob"));
         assert_eq!(prompt(&events).as_deref(), Some("Name? "));
         events.push(event("answered", "1", "ada"));
         assert_eq!(prompt(&events), None);
@@ -374,20 +380,20 @@ mod tests {
     #[test]
     fn a_request_behind_the_running_one_is_queued() {
         let startup = json!({
-            "event": "asked", "generation": 2, "msg_id": "3", "by": "human (VS Code)",
+            "event": "requested", "generation": 2, "msg_id": "3", "by": "human (VS Code)",
             "store_history": false,
         });
         let mut events = vec![
-            event("asked", "1", "ada"),
-            event("asked", "2", "bob"),
+            event("requested", "1", "ada"),
+            event("requested", "2", "bob"),
             fixtures::event(startup),
-            event("asked", "4", "eve"),
-            event("seen", "1", "username"),
+            event("requested", "4", "eve"),
+            event("begun_outside", "1", "username"),
         ];
         assert_eq!(running(&events), is("1", "ada"));
         assert_eq!(queued(&events), ["2", "4"]);
         events.push(done("4", "withdrawn"));
-        events.push(event("asked", "5", "eve"));
+        events.push(event("requested", "5", "eve"));
         events.push(done("5", "aborted"));
         assert_eq!(queued(&events), ["2"]);
     }
@@ -415,7 +421,7 @@ mod tests {
         events.extend([done("3", "withdrawn"), fixtures::event(withdrew)]);
         assert_eq!(waiting(&events), ["2", "4"]);
         assert_eq!(running(&events), is("1", "claude"));
-        events.extend([done("1", "ok"), event("asked", "2", by)]);
+        events.extend([done("1", "ok"), event("requested", "2", by)]);
         assert_eq!(waiting(&events), ["4"]);
         assert_eq!(running(&events), is("2", by));
         events.extend([done("4", "aborted"), done("2", "ok")]);
@@ -436,7 +442,7 @@ mod tests {
         let file = project.dir().join(PRESENT);
         let file = file.join(format!("{}.json", short_name("a.ipynb")));
         journal.append(&event("opened", "", "ada")).unwrap();
-        journal.append(&event("asked", "1", "ada")).unwrap();
+        journal.append(&event("requested", "1", "ada")).unwrap();
         assert_eq!(running().as_deref(), Some("1"));
         assert!(!file.exists());
         journal.append_all(&edits).unwrap();
@@ -446,7 +452,7 @@ mod tests {
         assert_eq!(checkpoint.events.len(), 2);
         // What comes after it counts.
         journal.append(&done("1", "ok")).unwrap();
-        journal.append(&event("asked", "2", "bob")).unwrap();
+        journal.append(&event("requested", "2", "bob")).unwrap();
         assert_eq!(running().as_deref(), Some("2"));
         journal.append_all(&edits).unwrap();
         assert_eq!(running().as_deref(), Some("2"));
@@ -461,24 +467,24 @@ mod tests {
     #[test]
     fn an_unrecorded_end_is_known_from_later_events() {
         // A proxy saw it begin; the client that sent it writes no journal.
-        let mut events = vec![event("seen", "1", "console")];
+        let mut events = vec![event("begun_outside", "1", "console")];
         assert_eq!(running(&events), is("1", "console"));
-        events.push(event("asked", "2", "bob"));
+        events.push(event("requested", "2", "bob"));
         events.push(done("2", "ok"));
         assert_eq!(running(&events), None);
         // Its sender was killed; the next sender saw an idle kernel before it sent, some time
         // later.
         let alone = json!({
-            "event": "asked", "generation": 2, "msg_id": "2", "by": "bob", "alone": true,
+            "event": "requested", "generation": 2, "msg_id": "2", "by": "bob", "alone": true,
         });
-        let mut killed = event("asked", "1", "ada");
+        let mut killed = event("requested", "1", "ada");
         killed.at -= RACE * 2;
         let events = vec![killed, fixtures::event(alone)];
         assert_eq!(running(&events), is("2", "bob"));
         // The second was removed from the queue and did not run, so the first may still run.
         let events = [
-            event("asked", "1", "ada"),
-            event("asked", "2", "bob"),
+            event("requested", "1", "ada"),
+            event("requested", "2", "bob"),
             done("2", "aborted"),
         ];
         assert_eq!(running(&events), is("1", "ada"));
@@ -487,7 +493,7 @@ mod tests {
     /// Returns a request that was sent while the kernel was idle.
     fn alone(id: &str, by: &str) -> Event {
         fixtures::event(json!({
-            "event": "asked", "generation": 2, "msg_id": id, "by": by, "alone": true,
+            "event": "requested", "generation": 2, "msg_id": id, "by": by, "alone": true,
         }))
     }
 
@@ -496,10 +502,10 @@ mod tests {
         // The queued job's recorder joined in the middle of the cell, and read the cell's end after it
         // had sent.
         let events = [
-            event("asked", "1", "human (VS Code)"),
+            event("requested", "1", "human (VS Code)"),
             alone("2", "claude"),
-            event("seen", "1", "username"),
-            done("1", "seen"),
+            event("begun_outside", "1", "username"),
+            done("1", "observed_ok"),
         ];
         assert_eq!(running(&events), is("2", "claude"));
         let more = [&events[..], &[done("1", "ok")]].concat();
@@ -508,7 +514,7 @@ mod tests {
         assert_eq!(running(&ended), None);
         // A person's cell in the kernel's queue.
         let mut queued = events;
-        queued[1] = event("asked", "2", "human (VS Code)");
+        queued[1] = event("requested", "2", "human (VS Code)");
         assert_eq!(running(&queued), is("2", "human (VS Code)"));
     }
 
@@ -517,7 +523,7 @@ mod tests {
         for order in [["1", "2"], ["2", "1"]] {
             let asked = order.map(|id| alone(id, if id == "1" { "ada" } else { "bob" }));
             // The recorder of the second one sees the first one begin.
-            let first = [&asked[..], &[event("seen", "1", "ada")]].concat();
+            let first = [&asked[..], &[event("begun_outside", "1", "ada")]].concat();
             assert_eq!(running(&first), is("1", "ada"), "{order:?}");
             let second = [&first[..], &[done("1", "ok")]].concat();
             assert_eq!(running(&second), is("2", "bob"), "{order:?}");
@@ -528,7 +534,7 @@ mod tests {
 
     #[test]
     fn a_request_from_before_the_clock_was_set_back_has_ended() {
-        let mut killed = event("asked", "1", "ada");
+        let mut killed = event("requested", "1", "ada");
         killed.at += RACE * 3600;
         assert_eq!(running(&[killed.clone()]), is("1", "ada"));
         assert_eq!(running(&[killed, alone("2", "bob")]), is("2", "bob"));
@@ -537,8 +543,8 @@ mod tests {
     #[test]
     fn a_withdrawn_request_does_not_end_the_running_one() {
         let events = [
-            event("asked", "1", "human (VS Code)"),
-            event("asked", "2", "bob"),
+            event("requested", "1", "human (VS Code)"),
+            event("requested", "2", "bob"),
             done("2", "withdrawn"),
         ];
         assert_eq!(running(&events), is("1", "human (VS Code)"));
@@ -550,7 +556,7 @@ mod tests {
 
     #[test]
     fn cells_of_an_earlier_kernel_do_not_run() {
-        let early = before("asked", "1", "ada");
+        let early = before("requested", "1", "ada");
         let mut late = done("1", "error");
         late.generation = Some(1);
         let events = [early.clone(), event("restarted", "", "bob")];
@@ -558,7 +564,7 @@ mod tests {
         let events = [
             early,
             event("restarted", "", "bob"),
-            event("asked", "2", "bob"),
+            event("requested", "2", "bob"),
             late,
         ];
         assert_eq!(running(&events), is("2", "bob"));
@@ -567,19 +573,19 @@ mod tests {
     #[test]
     fn authors_are_those_whose_code_ran_for_themselves() {
         let startup = json!({
-            "event": "asked", "generation": 2, "msg_id": "1", "by": "human (VS Code)",
+            "event": "requested", "generation": 2, "msg_id": "1", "by": "human (VS Code)",
             "store_history": false,
         });
         let events = [
-            before("asked", "0", "eve"),
+            before("requested", "0", "eve"),
             event("opened", "", "eve"),
             fixtures::event(startup),
-            event("asked", "2", "ada"),
+            event("requested", "2", "ada"),
             done("2", "ok"),
-            event("asked", "3", "bob"),
+            event("requested", "3", "bob"),
             done("3", "aborted"),
-            event("asked", "4", "ada"),
-            event("seen", "4", "username"),
+            event("requested", "4", "ada"),
+            event("begun_outside", "4", "username"),
         ];
         assert_eq!(authors(events.iter().rev().cloned(), 2), ["ada"]);
     }

@@ -301,10 +301,10 @@ mod tests {
         for number in 0..200 {
             let code = (number % 50 == 0).then_some(&long);
             let msg_id = number.to_string();
-            let own = event(json!({"event": "asked", "msg_id": msg_id, "code": code}));
+            let own = event(json!({"event": "requested", "msg_id": msg_id, "code": code}));
             let code = "print('a.ipynb')\n".repeat(20);
             let other =
-                json!({"session": "b.ipynb", "event": "asked", "msg_id": "x", "code": code});
+                json!({"session": "b.ipynb", "event": "requested", "msg_id": "x", "code": code});
             journal.append_all(&[own, event(other)]).unwrap();
         }
         let ids = |events: Events| -> Vec<u32> {

@@ -1,7 +1,7 @@
 //! Stores the outputs of this front end's cells, in case it disconnects before they end.
 //!
 //! Outputs of short cells stay in memory. Outputs of cells that run for longer, or print much, go into a
-//! folder for each series (`.nb/kept/`), so that memory stays bounded and a killed proxy leaves them behind.
+//! folder for each series (`.nb/front_end_outputs/`), so that memory stays bounded and a killed proxy leaves them behind.
 //! When a proxy ends, or a client disconnects, the proxy makes a job of them for a recorder; it goes on
 //! storing until the recorder has reported the first message that it receives itself.
 //!
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(outputs.ended.borrow().numbers().len(), cells);
         let folders = target.project.kept_jobs();
         assert_eq!(folders.len(), ended::FOLDERS_MAX);
-        let folder = std::fs::canonicalize(target.project.dir().join("kept")).unwrap();
+        let folder = std::fs::canonicalize(target.project.dir().join("front_end_outputs")).unwrap();
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         let open = open.filter_map(|it| std::fs::read_link(it.path()).ok());
         assert_eq!(

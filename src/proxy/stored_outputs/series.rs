@@ -538,7 +538,7 @@ mod tests {
             id: "01234567".to_owned(),
             ..Job::new(&project, "t.ipynb", "t.ipynb".to_owned(), "human (VS Code)")
         };
-        let folder = project.make_folder("kept/01234567").unwrap();
+        let folder = project.make_folder("front_end_outputs/01234567").unwrap();
         std::fs::create_dir(folder.join("lock")).unwrap();
         assert!(Stored::make(&project, job).is_err());
         assert!(project.kept_jobs().is_empty());

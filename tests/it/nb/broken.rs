@@ -216,54 +216,6 @@ fn a_kernel_that_another_program_recorded_is_used_and_never_ended() {
     assert_eq!(attached.ended(0).json()["kernel_pid"], opened["kernel_pid"]);
 }
 
-/// Returns the session of a state file as version 1 wrote it.
-fn of_version_1(state: &serde_json::Value) -> serde_json::Value {
-    let session = &state["sessions"]["t.ipynb"];
-    let (process, host) = (&session["backend"]["process"], &session["backend"]["host"]);
-    serde_json::json!({
-        "version": 1,
-        "notebook": state["notebook"], "connection_file": state["connection_file"],
-        "kernel_pid": state["kernel_pid"],
-        "sessions": {"t.ipynb": {
-            "notebook": session["notebook"], "connection_file": session["connection_file"],
-            "pid": process["pid"], "start_time": process["start_time"],
-            "kernelspec": session["kernelspec"], "transport": session["transport"],
-            "where": {"host": host["name"], "boot_id": host["boot_id"], "pid_namespace": ""},
-            "generation": 1, "owned": true, "status": "live",
-            "kernel_info": session["kernel_info"],
-        }},
-    })
-}
-
-#[test]
-fn a_folder_of_an_older_version_is_set_aside_and_its_kernel_goes_on_attached() {
-    let world = World::new();
-    let opened = open(&world, "t.ipynb");
-    nb(&world, ["run", "x = 42"]).ended(0);
-    let file = world.project().join(".nb/state.json");
-    let text = std::fs::read(&file).expect("it was written");
-    let state = serde_json::from_slice(&text).expect("JSON");
-    std::fs::write(&file, of_version_1(&state).to_string()).expect("write it");
-    nb(&world, ["run", "x"])
-        .ended(0)
-        .with("42")
-        .with("was written by an older nb: it was set aside whole as")
-        .with(&format!("t.ipynb (pid {})", pid(&opened)));
-    let again = nb(&world, ["status", "t.ipynb", "--json"]).ended(0);
-    assert!(!again.stderr.contains("older nb"), "it is reported once");
-    let status = again.json();
-    assert_eq!(status["sessions"][0]["owned"], false);
-    assert_eq!(status["sessions"][0]["kernel_pid"], opened["kernel_pid"]);
-    assert!(world.project().join(".nb.set-aside-1/connections").is_dir());
-    nb(&world, ["restart"])
-        .ended(5)
-        .with("was not started by nb");
-    let own = nb(&world, ["open", "t.ipynb", "--own", "--json"]).ended(0);
-    assert_eq!(own.json()["how"], "started");
-    nb(&world, ["shutdown"]).ended(0);
-    kill(pid(&opened));
-}
-
 #[test]
 fn a_folder_of_a_later_version_is_refused_and_not_touched() {
     let world = World::new();

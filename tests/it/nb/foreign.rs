@@ -117,7 +117,7 @@ fn a_name_of_two_lines_is_one_line_and_hides_nothing() {
             &["cells", file][..],
             &["cells", file, "--stale"],
             &["graph", file],
-            &["graph", file, "--format", "dot"],
+            &["graph", file, "--format", "mermaid"],
             &["diff", file, "b.ipynb"],
             &["search", "x|new|old|evil|=", file],
             &["cell", file, "99"],

@@ -50,7 +50,7 @@ const FILES: [&str; 34] = [
     "jobs/0123abcd/events.jsonl",
     "jobs/0123abcd/lock",
     "open/0123abcd",
-    "kept/0123abcd/job.json",
+    "front_end_outputs/0123abcd/job.json",
     "notebooks/t-da7ef036.json",
     "notebooks/t-da7ef036.lock",
     "seen/lock",
@@ -69,7 +69,7 @@ const FOLDERS: [&str; 20] = [
     "proxies",
     "jobs",
     "open",
-    "kept",
+    "front_end_outputs",
     "notebooks",
     "seen",
     "objects",
@@ -111,7 +111,7 @@ const HOSTILITIES: [Hostility; 8] = [
 ];
 
 /// Every command that ends by itself; those that would start a kernel find none to start.
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 35] = [
     &["status"],
     &["status", "--json"],
     &["status", "--all"],
@@ -144,7 +144,6 @@ const COMMANDS: [&[&str]; 36] = [
     &["save", "t.ipynb"],
     &["fmt", "t.ipynb"],
     &["open", "t.ipynb", "--kernel", "nope"],
-    &["adopt"],
     &["gc"],
     &["gc", "--all"],
     &["shutdown", "t.ipynb"],
@@ -383,7 +382,7 @@ fn a_strangers_folder_of_any_kind_is_left_alone_by_every_command() {
         place.proxy(&format!("all as {hostility:?}"));
         assert_eq!(picture_of_names(&dir), held, "{hostility:?}");
         let output = nb(&place.world, ["cells", "t.ipynb"]);
-        output.with("was not made by your nb").with("nb adopt");
+        output.with("was not made by your nb").with(": mv ");
         remove(&dir);
     }
 }
@@ -449,21 +448,13 @@ fn what_a_strangers_state_names_is_not_run_signalled_read_or_deleted() {
         ["open", "t.ipynb", "--no-serve", "--python", python],
     )
     .ended(0);
-    opened.with("it is not used").with("nb adopt");
+    opened.with("it is not used").with(": mv ");
     let output = nb(&place.world, ["run", "-n", "t.ipynb", "print(6 * 7)"]);
     output.ended(0).with("42");
-    nb(&place.world, ["adopt", "--take"])
-        .ended(5)
-        .with("nb shutdown");
     nb(&place.world, ["shutdown", "t.ipynb"]).ended(0);
-    nb(&place.world, ["adopt"])
-        .ended(0)
-        .with("state.json · file");
-    nb(&place.world, ["adopt", "--take"])
-        .ended(0)
-        .with(".nb.set-aside-1");
+    std::fs::rename(&dir, dir.with_file_name(".nb.old")).expect("move it away, as the note says");
     let log = nb(&place.world, ["log", "t.ipynb"]).ended(0);
-    assert!(!log.stderr.contains("nb adopt"), "{log:?}");
+    assert!(!log.stderr.contains("not made by your nb"), "{log:?}");
     assert_eq!(picture(&place.outside), place.before);
 }
 
@@ -517,7 +508,7 @@ fn hostile_files_in_the_users_own_folder_lead_nowhere() {
         }
         // Folders that were made for a hostile file stay; only the file is removed.
         let _ = std::fs::remove_dir_all(dir.join("jobs"));
-        let _ = std::fs::remove_dir_all(dir.join("kept"));
+        let _ = std::fs::remove_dir_all(dir.join("front_end_outputs"));
     }
 }
 

@@ -220,9 +220,6 @@ fn commands_that_look_or_end_run_nothing_of_the_folder() {
         std::fs::create_dir_all(prefix.join("conda-meta")).expect("make an environment");
         trap(&prefix.join("etc/conda/activate.d/x.sh"), "");
     }
-    trap(&project.join("set.sh"), "");
-    let manifest = "[workspace]\nname = \"p\"\n[activation]\nscripts = [\"set.sh\"]\n";
-    std::fs::write(project.join("pixi.toml"), manifest).expect("write a manifest");
     let code = format!("open({:?}, 'w')\n", canary.join("module"));
     std::fs::write(project.join("sitecustomize.py"), &code).expect("write a module");
     made::run(
@@ -435,10 +432,9 @@ fn a_conda_environment_is_started_activated() {
         .map(|kernel| kernel["name"].as_str().expect("a name"))
         .collect();
     assert_eq!(names, ["ml", "base"]);
-    // The project names its environment.
-    std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
     let mut open = shell(world.nb());
-    output_of(open.args(["open", "t.ipynb"])).ended(0);
+    open.args(["open", "t.ipynb", "--python"]);
+    output_of(open.arg(prefix.join("bin/python"))).ended(0);
     let code = "import json, os; print(json.dumps(dict(os.environ)))";
     let inside: Value =
         serde_json::from_str(&nb(&world, ["run", code]).ended(0).stdout).expect("JSON");
@@ -519,11 +515,11 @@ fn a_real_micromamba_environment_is_started_activated() {
     };
     let create = format!("micromamba create --yes --name ml --channel {channel}");
     succeed(&mut shell(&format!("{create} python nb-test-data")));
-    std::fs::write(world.project().join("environment.yml"), "name: ml\n").expect("write it");
     // An agent's shell has neither micromamba's function nor its variables.
     let open = |more: &[&str]| {
         let mut command = world.nb();
-        command.args(["open", "t.ipynb"]).args(more);
+        command.args(["open", "t.ipynb", "--python"]);
+        command.arg(prefix.join("bin/python")).args(more);
         output_of(command.env("PATH", PATH))
     };
     let install = format!(
@@ -563,7 +559,6 @@ fn a_real_micromamba_environment_is_started_activated() {
         assert!(activated.contains_key(name), "{name}");
     }
     // In a shell in which it is active, nothing else is asked for; an active base is not a choice.
-    std::fs::remove_file(world.project().join("environment.yml")).expect("remove it");
     let script =
         "micromamba activate ml && \"$NB\" kernels active.ipynb && \"$NB\" open active.ipynb";
     output_of(&mut shell(script))

@@ -168,7 +168,7 @@ fn a_cell_whose_end_nobody_received_is_not_called_finished() {
         .with("was killed")
         .with("before");
     assert!(!output.stdout.contains("after"), "{output:?}");
-    nb(&world, ["jobs"]).ended(0).with("unheard");
+    nb(&world, ["jobs"]).ended(0).with("unknown_end");
     assert!(all_text(&world, 0).starts_with("before\n"));
 }
 

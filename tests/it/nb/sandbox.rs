@@ -829,12 +829,10 @@ fn nothing_of_a_folder_runs_outside_its_sandbox() {
         &activation("conda_script"),
     );
     script(&pixi.join("bin/python"), &interpreter("pixi_python"));
-    script(&project.join("set.sh"), &activation("pixi_script"));
-    std::fs::write(
-        project.join("pixi.toml"),
-        "[workspace]\nname = \"p\"\n[activation]\nscripts = [\"set.sh\"]\n",
-    )
-    .expect("write a manifest");
+    script(
+        &pixi.join("etc/conda/activate.d/x.sh"),
+        &activation("pixi_script"),
+    );
     for mechanism in mechanisms() {
         let sandbox = format!("--sandbox={mechanism}");
         for (prefix, kind) in [(&conda, "conda"), (&pixi, "pixi")] {

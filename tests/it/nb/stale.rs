@@ -202,12 +202,7 @@ fn a_graph_has_names_and_advice_and_other_languages_are_unknown() {
         .with("depend on each other")
         .with("x gets its value in");
     output.with("line 1: not understood");
-    for (format, part) in [
-        ("json", "\"advice\":["),
-        ("mermaid", "flowchart TD"),
-        ("dot", "digraph notebook {"),
-        ("svg", "</svg>"),
-    ] {
+    for (format, part) in [("json", "\"advice\":["), ("mermaid", "flowchart TD")] {
         let output = nb(&world, ["graph", "a.ipynb", "--format", format]).ended(0);
         output.with(part);
     }

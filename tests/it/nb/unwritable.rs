@@ -153,7 +153,7 @@ fn what_belongs_to_another_user_has_no_hint_that_only_its_owner_can_follow() {
     let Some(output) = edited_by_another_user(&world, home.path(), folder.path()) else {
         return;
     };
-    for command in ["chmod", "nb adopt"] {
+    for command in ["chmod", "mv "] {
         assert!(!output.stderr.contains(command), "{output:?}");
     }
     output

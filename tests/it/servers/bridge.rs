@@ -535,7 +535,7 @@ fn an_answer_that_meets_a_connection_that_has_just_ended_is_sent_over_the_next()
         let reply = command.spawn();
         let reply = reply.expect("start nb reply");
         until("a request to the recorder", || {
-            let requests = std::fs::read_dir(record.join("asks")).ok()?;
+            let requests = std::fs::read_dir(record.join("requests")).ok()?;
             requests.flatten().next()
         });
         signal(recorder, Signal::CONT);

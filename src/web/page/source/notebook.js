@@ -263,7 +263,7 @@ export class Notebook {
     this.page.happened();
     if (notebook !== this.id) return;
     const view = this.views.get(event.cell);
-    if (event.event === "asked" && view) {
+    if (event.event === "requested" && view) {
       this.runs ??= new Map();
       this.runs.set(event.msg_id, view);
       view.heard = ++this.heard;
