@@ -18,7 +18,7 @@ use crate::execution::cell_lookup::{CellLookup, is_uri};
 use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::event::{
-    ChatTurn, Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, Outcome, ToolCall,
+    CellEnd, ChatTurn, Event, EventKind, ExecutionEnd, ExecutionStart, NotebookChange, ToolCall,
 };
 
 /// Which entries of the log are returned.
@@ -123,7 +123,7 @@ pub struct LoggedExecution {
     /// The code, where it is kept.
     pub code: Option<String>,
     /// How it ended; none while that is not known.
-    pub status: Option<Outcome>,
+    pub status: Option<CellEnd>,
     /// How long it took.
     pub took_ms: Option<u64>,
     /// Which of the session's kernels ran it.
@@ -512,7 +512,7 @@ mod tests {
             LogEvent::Ran(ran) => (ran.past_nb, ran.notebook, ran.status.unwrap()),
             other => panic!("{other:?}"),
         });
-        let want = [Outcome::Error, Outcome::Ok].map(|status| (true, None, status));
+        let want = [CellEnd::Error, CellEnd::Ok].map(|status| (true, None, status));
         assert_eq!(ran.collect::<Vec<_>>(), want);
         for (by, count) in [("ada", 2), ("agent", 0), ("human", 0)] {
             let filter = LogFilter {
@@ -540,7 +540,7 @@ mod tests {
             ..LogFilter::default()
         };
         let ran = |status| format!("ada ran a cell {status:?}");
-        let want = [ran(Some(Outcome::Ok)), ran(Some(Outcome::Error)), ran(None)];
+        let want = [ran(Some(CellEnd::Ok)), ran(Some(CellEnd::Error)), ran(None)];
         assert_eq!(described(&entries, &filter), want);
     }
 }

@@ -24,6 +24,7 @@ use crate::execution::exec::has_tag;
 use crate::execution::notebook_graph::NotebookGraph;
 use crate::graph::{Cancel, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
+use crate::project::event::CellEnd;
 use crate::project::{FolderWatch, Status};
 
 /// How long nothing must change before the notebook is analysed.
@@ -168,11 +169,11 @@ impl StaleWatch {
         // The cells that an edit kept from being run are planned again; those behind one that failed are not.
         let triggers = &mut lock(&self.triggers);
         let is_edited = job.verdict() == JobVerdict::Edited;
-        let is_left = |status: &str| is_edited && matches!(status, "not_run" | "edited");
+        let is_left = |end| is_edited && matches!(end, CellEnd::NotRun | CellEnd::Edited);
         for cell in &job.record.cells {
-            match (&cell.cell, cell.status.as_deref()) {
+            match (&cell.cell, cell.status) {
                 (Some(_), Some(status)) if is_left(status) => {}
-                (Some(id), Some("not_run")) => triggers.settled(id),
+                (Some(id), Some(CellEnd::NotRun)) => triggers.settled(id),
                 (Some(id), _) => triggers.ran(id, source_hash(&cell.code)),
                 (None, _) => {}
             }

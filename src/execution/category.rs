@@ -7,6 +7,7 @@
 use crate::client::KernelException;
 use crate::lifecycle::death::is_crash;
 use crate::project::ErrorCategory::{Import, Io, Memory, Runtime, Syntax, Timeout, Unknown};
+use crate::project::event::CellEnd;
 use crate::project::{Ended, ErrorCategory, Exit, RemoteKernel};
 
 /// Names of Python's own classes, and the category that each of them stands for. Kernels of other languages use many of
@@ -91,18 +92,30 @@ pub(super) fn of_death(ended: Option<&Ended>) -> ErrorCategory {
     }
 }
 
-/// Returns the category of code that ended with a status; none if it was not run, or without an error. `category` is
+/// Returns the category of code that ended so; none if it was not run, or without an error. `category` is
 /// the category of its exception or of its kernel's death.
-pub(super) fn of_status(
-    status: &str,
+pub(super) fn of_end(
+    end: CellEnd,
     category: Option<ErrorCategory>,
     is_over_time: bool,
 ) -> Option<ErrorCategory> {
-    match (status, category) {
-        ("error" | "interrupted" | "kernel_died", Some(Memory)) => Some(Memory),
-        ("error" | "interrupted" | "kernel_died", _) if is_over_time => Some(Timeout),
-        ("error" | "interrupted" | "kernel_died", category) => Some(category.unwrap_or(Unknown)),
-        ("ok" | "withdrawn" | "aborted" | "edited" | "not_run" | "no_kernel", _) => None,
+    match (end, category) {
+        (CellEnd::Error | CellEnd::Interrupted | CellEnd::KernelDied, Some(Memory)) => Some(Memory),
+        (CellEnd::Error | CellEnd::Interrupted | CellEnd::KernelDied, category) => {
+            Some(match is_over_time {
+                true => Timeout,
+                false => category.unwrap_or(Unknown),
+            })
+        }
+        (
+            CellEnd::Ok
+            | CellEnd::Withdrawn
+            | CellEnd::Aborted
+            | CellEnd::Edited
+            | CellEnd::NotRun
+            | CellEnd::NoKernel,
+            _,
+        ) => None,
         _ => Some(Unknown),
     }
 }
@@ -260,7 +273,8 @@ mod tests {
             ("not_run", None, false, None),
             ("withdrawn", None, true, None),
         ] {
-            assert_eq!(of_status(status, cause, is_over_time), category, "{status}");
+            let end = CellEnd::of_word(status);
+            assert_eq!(of_end(end, cause, is_over_time), category, "{status}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::client::{ExecutionStep, OtherClientStep};
 use crate::project::Project;
-use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
+use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart};
 
 /// Returns an observer that writes into the journal of a project, for the kernel of this generation
 /// of a session.
@@ -47,9 +47,9 @@ fn events(
         }
         ExecutionStep::Ended { raised, early } => {
             let status = if raised {
-                Outcome::ObservedError
+                CellEnd::ObservedError
             } else {
-                Outcome::ObservedOk
+                CellEnd::ObservedOk
             };
             let took = began.take().map(|began| began.elapsed());
             let end = ExecutionEnd::new(msg_id, status, took);

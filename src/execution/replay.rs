@@ -15,7 +15,7 @@ use super::exec::{ExecError, job_cell, living};
 use crate::activity::labels;
 use crate::notebook::Document;
 use crate::project::Project;
-use crate::project::event::{Event, EventKind, ExecutionEnd, Outcome};
+use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd};
 use crate::project::jobs::JobCell;
 
 /// The runs of a kernel that has ended, and those of them that can be repeated.
@@ -149,7 +149,7 @@ impl KernelPast<'_> {
                 continue;
             };
             let end = ends.get(&*start.msg_id).map(|end| end.status);
-            if matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn)) {
+            if matches!(end, Some(CellEnd::Aborted | CellEnd::Withdrawn)) {
                 continue;
             }
             let place = match (&start.cell, &start.code) {
@@ -163,15 +163,15 @@ impl KernelPast<'_> {
                 _ => None,
             };
             match (place, end) {
-                (place, None | Some(Outcome::KernelDied | Outcome::Unobserved)) => {
+                (place, None | Some(CellEnd::KernelDied | CellEnd::Unobserved)) => {
                     let label = place.map(|place| document.cells()[place].id().to_owned());
                     let label = label.unwrap_or_else(|| labels::label(start));
                     replay.running.get_or_insert(label);
                 }
-                (None, Some(Outcome::Ok)) if start.cell.is_none() => replay.scratch += 1,
-                (None, Some(Outcome::Ok)) => replay.gone += 1,
+                (None, Some(CellEnd::Ok)) if start.cell.is_none() => replay.scratch += 1,
+                (None, Some(CellEnd::Ok)) => replay.gone += 1,
                 (None, _) => {}
-                (Some(place), Some(Outcome::Ok)) => runs.push(Run {
+                (Some(place), Some(CellEnd::Ok)) => runs.push(Run {
                     place,
                     code: start.code.as_deref(),
                 }),

@@ -34,7 +34,7 @@ use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::reconnect::reconnect;
 use crate::lifecycle::server_connection;
 use crate::project::event::{
-    Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, Outcome, RunningExecution,
+    CellEnd, Event as JournalEvent, EventKind, ExecutionEnd, ExecutionStart, RunningExecution,
     split_actor,
 };
 use crate::project::jobs::Job;
@@ -95,7 +95,7 @@ pub trait RunObserver {
 #[derive(Debug)]
 pub struct FinishedRun {
     /// How the code ended.
-    pub status: Outcome,
+    pub status: CellEnd,
     /// The kind of the error that ended it, as far as the kernel's messages or its end show it.
     pub category: Option<ErrorCategory>,
     /// The execution count.
@@ -166,12 +166,12 @@ impl RunError {
         }
     }
 
-    /// Returns the status of the cell; see [`crate::project::jobs::JobCell::status`].
-    pub(super) fn word(&self) -> &'static str {
+    /// Returns the status of the cell that was not run.
+    pub(super) fn cell_end(&self) -> CellEnd {
         match self {
-            Self::State(_) | Self::NotReady(_) => "not_run",
+            Self::State(_) | Self::NotReady(_) => CellEnd::NotRun,
             Self::ConnectionFile(_) | Self::Ended { .. } | Self::Unseen(_) | Self::Client(_) => {
-                "no_kernel"
+                CellEnd::NoKernel
             }
         }
     }
@@ -256,7 +256,7 @@ impl Runner {
     /// Runs code to its end.
     ///
     /// # Errors
-    /// [`RunError`] if nothing was sent; later failures are part of the [`Outcome`].
+    /// [`RunError`] if nothing was sent; later failures are part of the [`CellEnd`].
     pub async fn run(
         &mut self,
         options: &RunOptions,
@@ -281,7 +281,7 @@ impl Runner {
             execution_count: None,
             is_idle_missing: false,
         };
-        let mut status = Outcome::Aborted;
+        let mut status = CellEnd::Aborted;
         for _ in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
@@ -299,11 +299,11 @@ impl Runner {
                     Ok(status) => status,
                 },
             };
-            if status != Outcome::Aborted {
+            if status != CellEnd::Aborted {
                 break;
             }
         }
-        if matches!(status, Outcome::Ok | Outcome::Error) && !running.is_idle_missing {
+        if matches!(status, CellEnd::Ok | CellEnd::Error) && !running.is_idle_missing {
             self.left_idle = Some(running.kernel.others.load(Ordering::Relaxed));
         }
         Ok(FinishedRun {
@@ -584,7 +584,7 @@ impl Running<'_> {
         &self,
         client: &mut Client,
         observer: &impl RunObserver,
-    ) -> Result<Option<Outcome>, RunError> {
+    ) -> Result<Option<CellEnd>, RunError> {
         let report_waits = async {
             tokio::time::sleep(SOON).await;
             loop {
@@ -595,7 +595,7 @@ impl Running<'_> {
         tokio::select! {
             answered = client.idle() => answered.map(|()| None).map_err(RunError::from),
             never = report_waits => never,
-            () = observer.interrupted() => Ok(Some(Outcome::Interrupted)),
+            () = observer.interrupted() => Ok(Some(CellEnd::Interrupted)),
         }
     }
 
@@ -623,12 +623,12 @@ impl Running<'_> {
         &mut self,
         client: &mut Client,
         observer: &impl RunObserver,
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<CellEnd, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
         request.allow_stdin = true;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
-            () = observer.interrupted() => return Ok(Outcome::Interrupted),
+            () = observer.interrupted() => return Ok(CellEnd::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
         self.note_asked(&msg_id);
@@ -693,31 +693,31 @@ impl Running<'_> {
             _ => None,
         };
         let status = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Ok) => Outcome::Ok,
-            Some(RequestEnd::Raised(_)) if interrupted => Outcome::Interrupted,
+            Some(RequestEnd::Ok) => CellEnd::Ok,
+            Some(RequestEnd::Raised(_)) if interrupted => CellEnd::Interrupted,
             Some(RequestEnd::Raised(_)) if self.kernel.is_being_ended() => {
                 self.kernel_ended(observer, "it was interrupted").await
             }
             // Another command or a front end has interrupted the kernel.
-            Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => Outcome::Interrupted,
-            Some(RequestEnd::Raised(_)) => Outcome::Error,
-            Some(RequestEnd::Aborted) => Outcome::Aborted,
+            Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => CellEnd::Interrupted,
+            Some(RequestEnd::Raised(_)) => CellEnd::Error,
+            Some(RequestEnd::Aborted) => CellEnd::Aborted,
             Some(RequestEnd::KernelGone(why)) => {
                 match self
                     .follow_again(client, observer, (&msg_id, numbers), begun, open_prompt)
                     .await
                 {
                     Some(status) => {
-                        self.is_idle_missing = status == Outcome::NoReply;
+                        self.is_idle_missing = status == CellEnd::NoReply;
                         status
                     }
                     None => self.kernel_ended(observer, why).await,
                 }
             }
-            Some(RequestEnd::NoReply) | None => Outcome::NoReply,
+            Some(RequestEnd::NoReply) | None => CellEnd::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
-            Some(RequestEnd::Raised(raised)) if !interrupted && status != Outcome::KernelDied => {
+            Some(RequestEnd::Raised(raised)) if !interrupted && status != CellEnd::KernelDied => {
                 Some(raised)
             }
             _ => None,
@@ -747,7 +747,7 @@ impl Running<'_> {
             ))));
             self.notes.push(note);
         }
-        if self.is_idle_missing && status != Outcome::KernelDied {
+        if self.is_idle_missing && status != CellEnd::KernelDied {
             self.notes
                 .push("the kernel never said that it was idle: outputs may be missing".to_owned());
         }
@@ -764,7 +764,7 @@ impl Running<'_> {
         (msg_id, numbers): (&str, SequenceNumbers),
         has_begun: bool,
         open_prompt: Option<OpenPrompt<'a>>,
-    ) -> Option<Outcome> {
+    ) -> Option<CellEnd> {
         let mut numbers = numbers;
         let mut open_prompt = open_prompt;
         let mut has_begun = has_begun;
@@ -812,11 +812,11 @@ impl Running<'_> {
                         }
                         self.received.take(&event);
                     }
-                    FollowedStep::Ended { ran: false } => return Some(Outcome::Aborted),
-                    FollowedStep::Ended { .. } if !has_error => return Some(Outcome::Ok),
-                    FollowedStep::Ended { .. } if interrupted => return Some(Outcome::Interrupted),
-                    FollowedStep::Ended { .. } => return Some(Outcome::Error),
-                    FollowedStep::MissedEnd => return Some(Outcome::NoReply),
+                    FollowedStep::Ended { ran: false } => return Some(CellEnd::Aborted),
+                    FollowedStep::Ended { .. } if !has_error => return Some(CellEnd::Ok),
+                    FollowedStep::Ended { .. } if interrupted => return Some(CellEnd::Interrupted),
+                    FollowedStep::Ended { .. } => return Some(CellEnd::Error),
+                    FollowedStep::MissedEnd => return Some(CellEnd::NoReply),
                     FollowedStep::Gone(_) => break,
                 }
             }
@@ -826,7 +826,7 @@ impl Running<'_> {
 
     /// Returns the outcome for a kernel that has ended, and adds an error output, since the kernel
     /// sent none.
-    async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> Outcome {
+    async fn kernel_ended(&mut self, observer: &impl RunObserver, cause: &str) -> CellEnd {
         let JoinedKernel {
             project,
             key,
@@ -838,7 +838,7 @@ impl Running<'_> {
         observer.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.notes.push(ending.text().to_owned());
         self.category = Some(ending.category());
-        Outcome::KernelDied
+        CellEnd::KernelDied
     }
 
     /// Returns an error from before the code was sent. If the kernel has ended meanwhile, the error says
@@ -882,7 +882,7 @@ impl Running<'_> {
         self.kernel.write_down();
     }
 
-    fn note_done(&mut self, msg_id: &str, status: Outcome, took: Duration) {
+    fn note_done(&mut self, msg_id: &str, status: CellEnd, took: Duration) {
         let end = ExecutionEnd {
             execution_count: self.execution_count,
             ..ExecutionEnd::new(msg_id, status, Some(took))
@@ -890,7 +890,7 @@ impl Running<'_> {
         let event = self.kernel.event(EventKind::Done(end));
         self.kernel.unwritten.push(event);
         // If another cell follows, this is written while that one runs, so that it need not wait.
-        if !self.options.goes_on || status != Outcome::Ok {
+        if !self.options.goes_on || status != CellEnd::Ok {
             self.kernel.write_down();
         }
     }

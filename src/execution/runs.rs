@@ -11,7 +11,7 @@ use super::cell_lookup::CellLookup;
 use super::replay::ends;
 use crate::graph::{End, PastRun};
 use crate::notebook::Document;
-use crate::project::event::{Event, EventKind, Events, ExecutionStart, Outcome, Position};
+use crate::project::event::{CellEnd, Event, EventKind, Events, ExecutionStart, Position};
 use crate::project::{Project, Session, StateError};
 
 /// How many bytes of the journal are read: about 50,000 runs.
@@ -128,7 +128,7 @@ impl Past<'_> {
             let end = ends.get(&*start.msg_id).map(|end| end.status);
             let counts = start.store_history
                 && (event.request().is_some() || !asked.contains(&*start.msg_id))
-                && !matches!(end, Some(Outcome::Aborted | Outcome::Withdrawn));
+                && !matches!(end, Some(CellEnd::Aborted | CellEnd::Withdrawn));
             let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
             counts.then_some((start, is_here))
         });
@@ -182,10 +182,10 @@ fn unseen() -> PastRun {
     }
 }
 
-fn end_of(status: Outcome) -> End {
+fn end_of(status: CellEnd) -> End {
     match status {
-        Outcome::Ok | Outcome::ObservedOk => End::Whole,
-        Outcome::Error | Outcome::Interrupted | Outcome::ObservedError | Outcome::KernelDied => {
+        CellEnd::Ok | CellEnd::ObservedOk => End::Whole,
+        CellEnd::Error | CellEnd::Interrupted | CellEnd::ObservedError | CellEnd::KernelDied => {
             End::Failed
         }
         _ => End::Unknown,

@@ -217,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_of_a_person_that_has_only_just_been_queued_is_others_work() {
         use crate::kernel::process::Process;
-        use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
+        use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart};
         use crate::project::jobs::JobCell;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.ipynb");
@@ -261,7 +261,7 @@ mod tests {
         }]);
         let known = super::facts(&project, "a.ipynb", &session, "claude").await;
         assert_eq!(known.queued.len(), 1, "{known:?}");
-        let done = ExecutionEnd::new("0", Outcome::Ok, None);
+        let done = ExecutionEnd::new("0", CellEnd::Ok, None);
         project.record(&[Event {
             generation: Some(session.generation),
             ..Event::now("a.ipynb", EventKind::Done(done))

@@ -19,7 +19,7 @@ use crate::kernel::process::launch::last_lines;
 use crate::kernel::process::plan::ProcessEnd;
 use crate::kernel::shell::quote;
 use crate::notebook::size;
-use crate::project::event::{Event, EventKind, RunningExecution};
+use crate::project::event::{CellEnd, Event, EventKind, RunningExecution};
 use crate::project::jobs::JobCell;
 use crate::project::{Ended, Exit, Project, Relation, Session, StateError, Status};
 
@@ -193,7 +193,7 @@ fn job_of(
     let mut running = jobs.filter(|job| {
         let of_it = |it: &JobCell| {
             let is_open = it.status.is_none();
-            let ran = is_open || it.status.as_deref() == Some("kernel_died");
+            let ran = is_open || it.status == Some(CellEnd::KernelDied);
             let same = cell.is_none_or(|cell| it.cell == cell.cell);
             let is_requested = cell.is_some_and(|cell| {
                 cell.by.as_ref() == Some(&job.by) && cell.code.as_ref() == Some(&it.code)

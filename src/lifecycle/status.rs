@@ -11,7 +11,7 @@ use crate::activity::participants::{joined_to, retain_waiting};
 use crate::client::Client;
 use crate::kernel::process::connection;
 use crate::project::event::{
-    Event, EventKind, ExecutionEnd, Outcome, Present, RunningExecution, WaitingCell,
+    CellEnd, Event, EventKind, ExecutionEnd, Present, RunningExecution, WaitingCell,
 };
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, Session, StateError, Status};
@@ -141,7 +141,7 @@ async fn is_over(session: &Session, cell: &RunningExecution) -> bool {
 
 /// Records the unseen end of a cell with the present time: the real time is not known.
 fn note_end(project: &Project, key: &str, session: &Session, cell: &RunningExecution) {
-    let end = ExecutionEnd::new(&cell.msg_id, Outcome::Unobserved, None);
+    let end = ExecutionEnd::new(&cell.msg_id, CellEnd::Unobserved, None);
     project.record(&[Event {
         generation: Some(session.generation),
         by: cell.by.clone(),

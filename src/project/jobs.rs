@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::beneath;
 use super::error_category::ErrorCategory;
-use super::event::{ExecutionStart, actor_id, split_actor};
+use super::event::{CellEnd, ExecutionStart, actor_id, split_actor};
 use super::folder::Project;
 use super::fresh::fresh_id;
 use super::lock::Lock;
@@ -195,10 +195,9 @@ pub struct JobCell {
     /// The id of the execute request, once it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
-    /// How it ended: a word of [`super::event::Outcome`]; `withdrawn`, `no_kernel`, `not_run`, or
-    /// `edited` where an edit ended the plan, if it never began; none before that.
+    /// How it ended; none before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub status: Option<CellEnd>,
     /// The kind of error that ended it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<ErrorCategory>,

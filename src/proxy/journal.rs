@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use crate::project::Project;
-use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Journal, Outcome};
+use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart, Journal};
 use crate::route::{ExecutionProgress, Phase};
 
 /// One generation of a session's kernel.
@@ -141,9 +141,9 @@ impl Log {
             })
         };
         let kind = match execution.phase {
-            Phase::EndedOutside { raised: true } => end(Outcome::ObservedError),
-            Phase::EndedOutside { raised: false } => end(Outcome::ObservedOk),
-            Phase::Ended(status) => end(Outcome::of_word(&status)),
+            Phase::EndedOutside { raised: true } => end(CellEnd::ObservedError),
+            Phase::EndedOutside { raised: false } => end(CellEnd::ObservedOk),
+            Phase::Ended(status) => end(CellEnd::of_word(&status)),
             Phase::Prompted(prompt) => EventKind::Prompted {
                 msg_id: execution.msg_id,
                 prompt,

@@ -4,7 +4,7 @@ use crate::activity::labels;
 use crate::api::time::{moment, took};
 use crate::api::{LogEntry, LogEvent, LoggedExecution};
 use crate::notebook::ChangeKind;
-use crate::project::event::{NotebookChange, Outcome, ToolCall};
+use crate::project::event::{CellEnd, NotebookChange, ToolCall};
 
 /// Returns an entry's line.
 pub(crate) fn line(entry: &LogEntry, notebook: &str) -> String {
@@ -126,13 +126,13 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
     let took = duration.map(|it| format!(", {}", took(it)));
     let end = match it.status {
         None => " (no end is known)",
-        Some(Outcome::Ok) => " ok",
-        Some(Outcome::Error) => ": it failed",
-        Some(Outcome::Interrupted) => ": it was interrupted",
-        Some(Outcome::Withdrawn) => ": it was withdrawn",
-        Some(Outcome::Aborted) => ": it was not run, since one before it failed",
-        Some(Outcome::KernelDied) => ": the kernel ended",
-        Some(Outcome::Unobserved) => ": its end was not seen",
+        Some(CellEnd::Ok) => " ok",
+        Some(CellEnd::Error) => ": it failed",
+        Some(CellEnd::Interrupted) => ": it was interrupted",
+        Some(CellEnd::Withdrawn) => ": it was withdrawn",
+        Some(CellEnd::Aborted) => ": it was not run, since one before it failed",
+        Some(CellEnd::KernelDied) => ": the kernel ended",
+        Some(CellEnd::Unobserved) => ": its end was not seen",
         Some(_) => ": how it ended is not known",
     };
     let source = labels::source(it.code.as_deref());

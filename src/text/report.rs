@@ -11,6 +11,7 @@ use crate::api::time;
 use crate::execution::follow::FollowEnd;
 use crate::kernel::shell::quote;
 use crate::lifecycle::death;
+use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
 
 /// The time that a cell took is printed from here on.
@@ -118,7 +119,7 @@ impl Report<'_> {
             )),
             FollowEnd::Over if !has_output => {
                 if let [cell] = job.cells.as_slice()
-                    && cell.status.as_deref() == Some("ok")
+                    && cell.status == Some(CellEnd::Ok)
                 {
                     let took = Duration::from_millis(cell.took_ms.unwrap_or_default());
                     let took = match took < SHORT {
@@ -257,7 +258,9 @@ pub(crate) fn head(cell: &JobCell) -> String {
     if let Some(count) = cell.execution_count {
         add(&format!("In[{count}]"));
     }
-    add(cell.status.as_deref().unwrap_or("running"));
+    add(&cell
+        .status
+        .map_or_else(|| "running".to_owned(), CellEnd::word));
     let took = cell.took_ms.map(Duration::from_millis);
     if let Some(took) = took.filter(|took| *took >= SHORT) {
         add(&time::took(took));
@@ -267,34 +270,32 @@ pub(crate) fn head(cell: &JobCell) -> String {
 
 /// Returns how a job of several cells went: `3 of 5 cells ran in 1.2 s: 1 error; 2 were not run`.
 fn summary(job: &Job) -> String {
-    let count = |status: &str| {
+    let count = |status: CellEnd| {
         let cells = job.cells.iter();
-        cells
-            .filter(|it| it.status.as_deref() == Some(status))
-            .count()
+        cells.filter(|it| it.status == Some(status)).count()
     };
-    let (all, not_run) = (job.cells.len(), count("not_run"));
+    let (all, not_run) = (job.cells.len(), count(CellEnd::NotRun));
     let start = job.cells.iter().find_map(|cell| cell.begun_at);
     let ended = job.ended_at.unwrap_or_else(Timestamp::now);
     let took = ended.duration_since(start.unwrap_or(ended)).unsigned_abs();
     let took = time::took(took);
-    if count("ok") == all {
+    if count(CellEnd::Ok) == all {
         return format!("{all} cells ok in {took}");
     }
     let statuses = [
-        "error",
-        "interrupted",
-        "withdrawn",
-        "kernel_died",
-        "no_kernel",
-        "aborted",
-        "edited",
-        "no_reply",
-        "unknown_end",
+        CellEnd::Error,
+        CellEnd::Interrupted,
+        CellEnd::Withdrawn,
+        CellEnd::KernelDied,
+        CellEnd::NoKernel,
+        CellEnd::Aborted,
+        CellEnd::Edited,
+        CellEnd::NoReply,
+        CellEnd::UnknownEnd,
     ];
-    let failures = statuses.iter().filter_map(|status| match count(status) {
+    let failures = statuses.iter().filter_map(|status| match count(*status) {
         0 => None,
-        count => Some(format!("{count} {}", status.replace('_', " "))),
+        count => Some(format!("{count} {}", status.word().replace('_', " "))),
     });
     let failures: Vec<_> = failures.collect();
     let rest = match not_run {
@@ -312,25 +313,25 @@ fn summary(job: &Job) -> String {
 /// Describes how a cell ended, if its outputs do not show that.
 fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
     let notebook = quote(&job.path);
-    Some(match cell.status.as_deref()? {
-        "kernel_died" => {
+    Some(match cell.status? {
+        CellEnd::KernelDied => {
             format!(
                 "next: {} | nb log --kernel -n {notebook}",
                 death::fix_command(&job.path)
             )
         }
-        "no_kernel" => {
+        CellEnd::NoKernel => {
             "it was not run; next: nb status shows whether a kernel runs, nb open starts one if none does"
                 .to_owned()
         }
-        "aborted" => {
+        CellEnd::Aborted => {
             "another client's failing cell emptied the kernel's queue each time; it was not run"
                 .to_owned()
         }
-        "no_reply" => "the kernel went idle without a reply".to_owned(),
-        "unknown_end" => "the kernel is idle again, but how the cell ended is not known".to_owned(),
-        "interrupted" => "interrupted".to_owned(),
-        "withdrawn" => "withdrawn before the kernel began with it".to_owned(),
+        CellEnd::NoReply => "the kernel went idle without a reply".to_owned(),
+        CellEnd::UnknownEnd => "the kernel is idle again, but how the cell ended is not known".to_owned(),
+        CellEnd::Interrupted => "interrupted".to_owned(),
+        CellEnd::Withdrawn => "withdrawn before the kernel began with it".to_owned(),
         _ => return None,
     })
 }

@@ -7,7 +7,7 @@ use nb::client::{Execute, ExecutionEvent as ClientEvent};
 use nb::execution::run::{
     ExecutionEvent, FinishedRun, OutputMessage, Prompt, RunError, RunObserver, RunOptions, Runner,
 };
-use nb::project::event::{EventKind, Outcome};
+use nb::project::event::{CellEnd, EventKind};
 use nb::project::{Project, Session};
 use nb::wire::{Channel, Transport};
 use tokio::sync::Notify;
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Returns the outcome of each event of an execution; `None` for its beginning.
-    fn journal(&self) -> Vec<Option<Outcome>> {
+    fn journal(&self) -> Vec<Option<CellEnd>> {
         let events = self.project.all_events().into_iter();
         let statuses = events.map(|event| match event.kind {
             EventKind::Requested(_) => None,
@@ -131,16 +131,16 @@ fn the_outcome_is_reported_and_journalled() {
     block_on(async {
         let world = World::new().await;
         let (ran, printed) = world.run("print('a'); 6 * 7").await;
-        assert_eq!((ran.status, printed.as_str()), (Outcome::Ok, "a\n"));
+        assert_eq!((ran.status, printed.as_str()), (CellEnd::Ok, "a\n"));
         assert_eq!(ran.execution_count, Some(1));
         let listener = Listener::default();
         let ran = world.run_with("1 / 0", &listener).await;
-        assert_eq!(ran.expect("the kernel is there").status, Outcome::Error);
+        assert_eq!(ran.expect("the kernel is there").status, CellEnd::Error);
         assert_eq!(*listener.raised.borrow(), ["ZeroDivisionError"]);
 
         assert_eq!(
             world.journal(),
-            [None, Some(Outcome::Ok), None, Some(Outcome::Error)]
+            [None, Some(CellEnd::Ok), None, Some(CellEnd::Error)]
         );
     });
 }
@@ -160,7 +160,7 @@ fn behind_anothers_cell_nothing_is_sent() {
             .run_with("y = 1", &impatient)
             .await
             .expect("the kernel is there");
-        assert_eq!(ran.status, Outcome::Interrupted);
+        assert_eq!(ran.status, CellEnd::Interrupted);
         assert_eq!(world.journal(), []);
         assert!(execution.outcome().is_none());
         execution.interrupt();
@@ -179,12 +179,12 @@ fn a_question_is_put_to_the_observer() {
             .run_with("print(input('name? ') + input('again? '))", &listener)
             .await
             .expect("the kernel is there");
-        assert_eq!(ran.status, Outcome::Ok);
+        assert_eq!(ran.status, CellEnd::Ok);
         assert_eq!(*listener.printed.borrow(), "first second\n");
         assert_eq!(*listener.asked.borrow(), ["name? ", "again? "]);
         // Nobody answers, which is the end of the input.
         let ran = world.run("input()").await.0;
-        assert_eq!(ran.status, Outcome::Error);
+        assert_eq!(ran.status, CellEnd::Error);
     });
 }
 
@@ -210,7 +210,7 @@ fn an_interrupt_ends_the_code_even_while_it_asks() {
                 .run_with(code, &listener)
                 .await
                 .expect("the kernel is there");
-            assert_eq!(ran.status, Outcome::Interrupted, "{code}: {ran:?}");
+            assert_eq!(ran.status, CellEnd::Interrupted, "{code}: {ran:?}");
         }
         assert_eq!(world.run("print('alive')").await.1, "alive\n");
     });
@@ -222,7 +222,7 @@ fn a_kernel_that_dies_is_told_apart_from_an_error() {
         let world = World::new().await;
         let code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
         let ran = world.run(code).await.0;
-        assert_eq!(ran.status, Outcome::KernelDied);
+        assert_eq!(ran.status, CellEnd::KernelDied);
         let after = world
             .run_with("1", &Listener::default())
             .await

@@ -10,7 +10,7 @@ use crate::activity::actor::Actor;
 use crate::activity::labels::{self, label};
 use crate::activity::zone::clock;
 use crate::notebook::ChangeKind;
-use crate::project::event::{Event, EventKind, ExecutionEnd, ExecutionStart, Outcome};
+use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart};
 
 /// The most lines of one notification.
 const LINES: usize = 3;
@@ -48,7 +48,7 @@ pub(super) struct ActorSummary {
     by: Option<String>,
     last: Timestamp,
     /// The executions that have ended, and their outcomes.
-    ran: Vec<(String, Option<Outcome>)>,
+    ran: Vec<(String, Option<CellEnd>)>,
     runs: Option<(String, Timestamp)>,
     /// The cell that waits at a front end's proxy.
     waits: Option<(String, Timestamp)>,
@@ -127,7 +127,7 @@ pub(super) fn summaries(
                     .map_or_else(|| "a cell".to_owned(), |beginning| label(beginning.start));
                 match ends.get(msg_id.as_str()) {
                     // It did not run.
-                    Some(Outcome::Aborted | Outcome::Withdrawn) => continue,
+                    Some(CellEnd::Aborted | CellEnd::Withdrawn) => continue,
                     Some(status) => summary.ran.push((label, Some(status.shown()))),
                     None => summary.runs = Some((label, event.at)),
                 }
@@ -196,7 +196,7 @@ struct Beginning<'a> {
 }
 
 type Beginnings<'a> = HashMap<&'a str, Beginning<'a>>;
-type Outcomes<'a> = HashMap<&'a str, Outcome>;
+type Outcomes<'a> = HashMap<&'a str, CellEnd>;
 
 /// Returns each request's beginning and end, from the event with the most details.
 fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
@@ -272,12 +272,12 @@ impl ActorSummary {
         let mut parts = Vec::new();
         if let Some(((label, status), rest)) = self.ran.split_last() {
             parts.push(match status {
-                Some(Outcome::Ok) => format!("ran {label} ok"),
-                Some(Outcome::Error) => format!("ran {label}: it failed"),
-                Some(Outcome::Interrupted) => format!("ran {label}: it was interrupted"),
+                Some(CellEnd::Ok) => format!("ran {label} ok"),
+                Some(CellEnd::Error) => format!("ran {label}: it failed"),
+                Some(CellEnd::Interrupted) => format!("ran {label}: it was interrupted"),
                 _ => format!("ran {label}"),
             });
-            let failed = |(_, status): &&(_, Option<Outcome>)| *status == Some(Outcome::Error);
+            let failed = |(_, status): &&(_, Option<CellEnd>)| *status == Some(CellEnd::Error);
             match (rest.len(), rest.iter().filter(failed).count()) {
                 (0, _) => {}
                 (more, 0) => parts.push(format!("ran {more} more")),

@@ -20,6 +20,7 @@ use crate::execution::follow::{FollowEnd, Followed};
 use crate::execution::run::OutputMessage;
 use crate::notebook::OmittedOutput;
 use crate::project::cursor::Cursor;
+use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobPrompt, JobState};
 use crate::project::{ErrorCategory, free_bytes};
 
@@ -219,7 +220,7 @@ pub struct CellResult {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunResult {
     /// How it ended; none while it is not over.
-    pub status: Option<String>,
+    pub status: Option<CellEnd>,
     /// The kind of error that ended it; none if none did.
     pub category: Option<ErrorCategory>,
     /// The number that the kernel gave it.
@@ -359,17 +360,17 @@ impl JobAnswer {
             (FollowEnd::Over | FollowEnd::Enough, _) => {}
         }
         let statuses = self.record.cells.iter();
-        let statuses = statuses.filter_map(|cell| match cell.status.as_deref() {
-            Some("error") if cell.may_raise => None,
+        let statuses = statuses.filter_map(|cell| match cell.status {
+            Some(CellEnd::Error) if cell.may_raise => None,
             status => status,
         });
         let mut verdicts = statuses.map(|status| match status {
-            "ok" => JobVerdict::Succeeded,
-            "error" => JobVerdict::Raised,
-            "interrupted" | "withdrawn" => JobVerdict::Interrupted,
-            "kernel_died" | "no_kernel" => JobVerdict::NoKernel,
-            "aborted" => JobVerdict::Aborted,
-            "edited" => JobVerdict::Edited,
+            CellEnd::Ok => JobVerdict::Succeeded,
+            CellEnd::Error => JobVerdict::Raised,
+            CellEnd::Interrupted | CellEnd::Withdrawn => JobVerdict::Interrupted,
+            CellEnd::KernelDied | CellEnd::NoKernel => JobVerdict::NoKernel,
+            CellEnd::Aborted => JobVerdict::Aborted,
+            CellEnd::Edited => JobVerdict::Edited,
             _ => JobVerdict::Failed,
         });
         match verdicts.find(|verdict| *verdict != JobVerdict::Succeeded) {
@@ -409,7 +410,7 @@ impl RunResult {
         let left_out = collected.map(|collected| collected.outputs.left_out());
         let left_out = left_out.filter(|it| *it != OmittedOutput::default());
         Self {
-            status: cell.status.clone(),
+            status: cell.status,
             category: cell.category,
             execution_count: cell.execution_count,
             timing: Timing::of(cell),
@@ -428,8 +429,8 @@ impl RunResult {
     /// Says whether a list of several results shows this one: it has outputs, or it went wrong after the
     /// caller's last cursor.
     pub fn is_listed(&self, at: usize, seen: Cursor) -> bool {
-        let status = self.status.as_deref();
-        let went_wrong = status.is_some_and(|it| it != "ok" && it != "not_run");
+        let mut status = self.status.iter();
+        let went_wrong = status.any(|it| !matches!(it, CellEnd::Ok | CellEnd::NotRun));
         self.summary.is_some() || (went_wrong && at >= seen.over)
     }
 }

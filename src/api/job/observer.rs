@@ -14,6 +14,7 @@ use crate::execution::replay::Replay;
 use crate::execution::run::OutputMessage;
 use crate::notebook::Document;
 use crate::project::ErrorCategory;
+use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobMessage, JobPrompt, JobState};
 
 /// What happened to a job that is followed: a line of `--events`.
@@ -69,7 +70,7 @@ pub struct CellEvent {
     /// Its id; none for code outside the notebook.
     pub cell: Option<String>,
     /// How it ended.
-    pub status: Option<String>,
+    pub status: Option<CellEnd>,
     /// The kind of error that ended it; none if none did.
     pub category: Option<ErrorCategory>,
     /// The number that the kernel gave it.
@@ -83,7 +84,7 @@ impl CellEvent {
         Self {
             at,
             cell: cell.cell.clone(),
-            status: cell.status.clone(),
+            status: cell.status,
             category: cell.category,
             execution_count: cell.execution_count,
             timing: Timing::of(cell),

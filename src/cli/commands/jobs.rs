@@ -18,6 +18,7 @@ use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
+use crate::project::event::CellEnd;
 use crate::project::jobs::JobState;
 use crate::text::report::head;
 
@@ -98,9 +99,11 @@ fn line(listed: &ListedJob) -> String {
     let mut line = format!("{}  {}  {}", job.id, job.by, describe(job));
     match (job.ended_at, job.state) {
         (Some(ended), _) => {
-            let mut statuses = job.cells.iter().filter_map(|cell| cell.status.as_deref());
-            let status = statuses.find(|it| *it != "ok").unwrap_or("ok");
-            line = format!("{line} {status}  {}", print::moment(ended));
+            let mut statuses = job.cells.iter().filter_map(|cell| cell.status);
+            let status = statuses
+                .find(|it| *it != CellEnd::Ok)
+                .unwrap_or(CellEnd::Ok);
+            line = format!("{line} {}  {}", status.word(), print::moment(ended));
         }
         (None, JobState::Queued) => {
             if let Some(behind) = describe_wait(job) {

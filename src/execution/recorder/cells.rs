@@ -13,7 +13,7 @@ use crate::execution::follow::should_be_recorded;
 use crate::execution::queue::{self, NextStep};
 use crate::execution::run::{FinishedRun, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
-use crate::project::event::Outcome;
+use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobFolder, JobState, RECORD};
 use crate::project::{FolderWatch, Session};
 use crate::task::causes::with_causes;
@@ -32,28 +32,28 @@ impl Recorder<'_> {
         for at in 0..cells {
             self.at.set(at);
             if !goes_on {
-                self.job(|job| job.cells[at].status = Some("not_run".to_owned()));
+                self.job(|job| job.cells[at].status = Some(CellEnd::NotRun));
                 continue;
             }
             if let Some(why) = self.edited(&mut planned).await {
                 goes_on = false;
                 self.job(|job| {
-                    job.cells[at].status = Some("edited".to_owned());
+                    job.cells[at].status = Some(CellEnd::Edited);
                     job.notes.push(why);
                 });
                 continue;
             }
             let (status, notes) = match self.run_one(at, &mut runner).await {
                 Ok(ran) => (self.ended(at, &ran), ran.notes),
-                Err(error) => (error.word().to_owned(), vec![with_causes(&error)]),
+                Err(error) => (error.cell_end(), vec![with_causes(&error)]),
             };
             goes_on = {
                 let job = self.job.borrow();
                 let may_raise = job.allow_errors || job.cells[at].may_raise;
                 // An interrupt that this job was not asked for counts as an error.
-                let has_raised =
-                    status == "error" || (status == "interrupted" && !self.interrupted.get());
-                status == "ok" || (has_raised && may_raise)
+                let has_raised = status == CellEnd::Error
+                    || (status == CellEnd::Interrupted && !self.interrupted.get());
+                status == CellEnd::Ok || (has_raised && may_raise)
             };
             self.job_soon(|job| {
                 job.cells[at].status = Some(status);
@@ -163,17 +163,17 @@ impl Recorder<'_> {
     }
 
     /// Records the end of a cell, and returns its status.
-    fn ended(&self, at: usize, ran: &FinishedRun) -> String {
+    fn ended(&self, at: usize, ran: &FinishedRun) -> CellEnd {
         let has_begun = self.job.borrow().cells[at].begun_at.is_some();
         if has_begun {
             self.has_changed(at);
         }
         let status = match ran.status {
             // The kernel never began to run it.
-            Outcome::Interrupted if !has_begun => "withdrawn".to_owned(),
-            status => status.word(),
+            CellEnd::Interrupted if !has_begun => CellEnd::Withdrawn,
+            status => status,
         };
-        let category = category::of_status(&status, ran.category, self.is_over_time.get());
+        let category = category::of_end(status, ran.category, self.is_over_time.get());
         self.job_soon(|job| {
             let cell = &mut job.cells[at];
             cell.idle_at = has_begun.then(Timestamp::now);

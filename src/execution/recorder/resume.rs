@@ -21,7 +21,7 @@ use crate::execution::ending::{Ending, kernel_ending};
 use crate::execution::lost::to_the_second;
 use crate::execution::run::{CLOSES, RunError, RunObserver, Runner};
 use crate::kernel::process::{Process, Signal};
-use crate::project::event::{Event as JournalEvent, EventKind, ExecutionEnd, Outcome};
+use crate::project::event::{CellEnd, Event as JournalEvent, EventKind, ExecutionEnd};
 use crate::project::{ErrorCategory, InterruptMode, Session};
 use crate::task::causes::with_causes;
 
@@ -60,7 +60,7 @@ impl Recorder<'_> {
         }
         self.job(|job| {
             let left = job.cells.iter_mut().filter(|cell| cell.status.is_none());
-            left.for_each(|cell| cell.status = Some("not_run".to_owned()));
+            left.for_each(|cell| cell.status = Some(CellEnd::NotRun));
         });
     }
 
@@ -104,7 +104,7 @@ impl Recorder<'_> {
         self.at.set(at);
         self.on_event(&ExecutionEvent::Iopub(ending.error_message()));
         self.note(ending.text().to_owned());
-        self.is_over(at, "kernel_died", Some(ending.category()));
+        self.is_over(at, CellEnd::KernelDied, Some(ending.category()));
     }
 
     /// Follows cells to their end. `numbers` are those of the kernel's messages over a connection that was lost.
@@ -307,38 +307,39 @@ impl Recorder<'_> {
         };
         match event.step {
             FollowedStep::Event(event) => self.on_event(&event),
-            FollowedStep::Ended { ran: false } => self.is_over(at, "aborted", None),
+            FollowedStep::Ended { ran: false } => self.is_over(at, CellEnd::Aborted, None),
             FollowedStep::Ended { ran: true } => {
                 let raised = raised();
-                let word = match &raised {
-                    None => "ok",
+                let end = match &raised {
+                    None => CellEnd::Ok,
                     Some(raised) if self.interrupted.get() || raised.is_interrupt() => {
-                        "interrupted"
+                        CellEnd::Interrupted
                     }
-                    Some(_) => "error",
+                    Some(_) => CellEnd::Error,
                 };
                 let category = raised.as_ref().map(category::of_exception);
-                self.is_over(at, word, category);
+                self.is_over(at, end, category);
             }
-            FollowedStep::MissedEnd => self.is_over(at, "unknown_end", None),
+            FollowedStep::MissedEnd => self.is_over(at, CellEnd::UnknownEnd, None),
             FollowedStep::Gone(cause) => return Some(cause),
         }
         None
     }
 
     /// Records the end of a cell, also in the journal, where its sender has not written it.
-    fn is_over(&self, at: usize, word: &str, category: Option<ErrorCategory>) {
+    fn is_over(&self, at: usize, end: CellEnd, category: Option<ErrorCategory>) {
         let now = Timestamp::now();
         let begun = self.job.borrow().cells[at].begun_at;
-        let begun = begun.filter(|_| matches!(word, "ok" | "error" | "interrupted"));
+        let begun =
+            begun.filter(|_| matches!(end, CellEnd::Ok | CellEnd::Error | CellEnd::Interrupted));
         let took = begun.and_then(|begun| now.duration_since(begun).as_millis().try_into().ok());
         if begun.is_some() {
             self.has_changed(at);
         }
         self.job(|job| {
             let cell = &mut job.cells[at];
-            cell.status = Some(word.to_owned());
-            cell.category = category::of_status(word, category, self.is_over_time.get());
+            cell.status = Some(end);
+            cell.category = category::of_end(end, category, self.is_over_time.get());
             cell.took_ms = took;
             cell.idle_at = begun.map(|_| now);
         });
@@ -349,14 +350,14 @@ impl Recorder<'_> {
         let Some(msg_id) = &cell.msg_id else {
             return;
         };
-        let end = ExecutionEnd {
+        let done = ExecutionEnd {
             took_ms: took,
-            ..ExecutionEnd::new(msg_id, Outcome::of_word(word), None)
+            ..ExecutionEnd::new(msg_id, end, None)
         };
         self.project.record(&[JournalEvent {
             generation: job.generation,
             by: Some(job.actor()),
-            ..JournalEvent::now(&job.session, EventKind::Done(end))
+            ..JournalEvent::now(&job.session, EventKind::Done(done))
         }]);
     }
 }

@@ -16,6 +16,7 @@ use crate::activity::participants::joined_to;
 use crate::execution::flush::{ask_to_write, holders};
 use crate::execution::into_notebook::{self, Beside, ExecutionResult, Hold, NotPut};
 use crate::project::displays::Displays;
+use crate::project::event::CellEnd;
 use crate::project::jobs::JobState;
 
 impl Recorder<'_> {
@@ -296,8 +297,8 @@ impl Recorder<'_> {
         let job = self.job.borrow();
         let now = state.and_then(|state| state.session(&job.session));
         let was_replaced = now.is_some_and(|now| Some(now.generation) != job.generation);
-        let mut statuses = job.cells.iter().map(|cell| cell.status.as_deref());
-        !(was_replaced && statuses.any(|status| status == Some("kernel_died")))
+        let mut cells = job.cells.iter();
+        !(was_replaced && cells.any(|cell| cell.status == Some(CellEnd::KernelDied)))
     }
 
     /// Returns why outputs are held back, if JupyterLab had the notebook open in a room a moment ago: its page may be

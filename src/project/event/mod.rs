@@ -2,7 +2,7 @@
 //!
 //! An execution is identified by its kernel's generation and its request's `msg_id`. Its sender writes
 //! [`EventKind::Requested`] and [`EventKind::Done`]; an observer of iopub writes [`EventKind::BegunOutside`] and a `done`
-//! with [`Outcome::ObservedOk`]. If several processes write about one execution, the sender's events take
+//! with [`CellEnd::ObservedOk`]. If several processes write about one execution, the sender's events take
 //! precedence over an observer's.
 //!
 //! [`Journal`] appends to a series of files, [`Events`] reads them backwards from the end, [`EventFollower`]
@@ -176,7 +176,7 @@ pub struct ExecutionEnd {
     /// The request's id.
     pub msg_id: String,
     /// How it ended.
-    pub status: Outcome,
+    pub status: CellEnd,
     /// False for code that a front end runs for itself.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub store_history: bool,
@@ -188,11 +188,11 @@ pub struct ExecutionEnd {
     pub execution_count: Option<u64>,
 }
 
-/// How an execution ended.
+/// How the execution of a cell, or of code outside the notebook, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CellEnd {
     /// The code ran to its end.
     Ok,
     /// The code raised.
@@ -203,6 +203,12 @@ pub enum Outcome {
     Aborted,
     /// It was withdrawn before the kernel began with it.
     Withdrawn,
+    /// It was not run, since a cell before it in its job had failed.
+    NotRun,
+    /// It was not run, since its kernel did not run.
+    NoKernel,
+    /// It was not run, since an edit had changed what was to be run.
+    Edited,
     /// The kernel went idle without a reply.
     NoReply,
     /// The kernel ended while it ran.
@@ -215,7 +221,7 @@ pub enum Outcome {
     ObservedError,
     /// The kernel was found idle: no client saw the end.
     Unobserved,
-    /// An outcome of another version, or a kernel's own status.
+    /// An end that only another version of `nb` knows, or a kernel's own status.
     #[serde(other)]
     Unknown,
 }
@@ -381,7 +387,7 @@ impl ExecutionStart {
 
 impl ExecutionEnd {
     /// Returns the end of a request.
-    pub fn new(msg_id: &str, status: Outcome, took: Option<Duration>) -> Self {
+    pub fn new(msg_id: &str, status: CellEnd, took: Option<Duration>) -> Self {
         let took_ms = took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         Self {
             msg_id: msg_id.to_owned(),
@@ -393,14 +399,14 @@ impl ExecutionEnd {
     }
 }
 
-impl Outcome {
-    /// Parses an outcome from the status of a reply or of a job's cell.
+impl CellEnd {
+    /// Parses the status of a reply.
     pub fn of_word(word: &str) -> Self {
         let word: StrDeserializer<'_, Error> = word.into_deserializer();
         Self::deserialize(word).unwrap_or(Self::Unknown)
     }
 
-    /// Returns the outcome's word; the reverse of [`Outcome::of_word`].
+    /// Returns the word in journals and answers: the reverse of [`CellEnd::of_word`].
     pub fn word(self) -> String {
         let word = serde_json::to_value(self).unwrap_or_default();
         word.as_str().unwrap_or_default().to_owned()
@@ -415,7 +421,7 @@ impl Outcome {
         )
     }
 
-    /// Returns the outcome to show: an observer's report counts as the outcome.
+    /// Returns the end to show: an observer's report counts as the end.
     pub fn shown(self) -> Self {
         match self {
             Self::ObservedOk => Self::Ok,
@@ -443,7 +449,7 @@ pub fn requests(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Eve
     let mut aborted = HashSet::new();
     events.filter(move |event| match &event.kind {
         EventKind::Done(end) => {
-            if matches!(end.status, Outcome::Aborted | Outcome::Withdrawn) {
+            if matches!(end.status, CellEnd::Aborted | CellEnd::Withdrawn) {
                 aborted.insert(end.msg_id.clone());
             }
             false
@@ -535,12 +541,12 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_has_the_word_of_a_reply() {
-        assert_eq!(Outcome::of_word("ok"), Outcome::Ok);
-        assert_eq!(Outcome::of_word("kernel_died"), Outcome::KernelDied);
-        assert_eq!(Outcome::of_word("of a later version"), Outcome::Unknown);
+    fn an_end_has_the_word_of_a_reply() {
+        assert_eq!(CellEnd::of_word("ok"), CellEnd::Ok);
+        assert_eq!(CellEnd::of_word("kernel_died"), CellEnd::KernelDied);
+        assert_eq!(CellEnd::of_word("of a later version"), CellEnd::Unknown);
         let end = json!({"msg_id": "1", "status": "of a later version"});
         let end: ExecutionEnd = serde_json::from_value(end).unwrap();
-        assert_eq!(end.status, Outcome::Unknown);
+        assert_eq!(end.status, CellEnd::Unknown);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, ExecutionStart, Outcome, Position, requests};
+use super::{CellEnd, Event, EventKind, ExecutionStart, Position, requests};
 use crate::project::beneath;
 use crate::project::folder::{PRESENT, Project};
 use crate::project::state_folder::short_name;
@@ -190,7 +190,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         if let Some(end) = event.end() {
             // The end of a request that never ran says nothing about the requests before it.
             let list = match end.status {
-                Outcome::Aborted | Outcome::Withdrawn => &mut aborted,
+                CellEnd::Aborted | CellEnd::Withdrawn => &mut aborted,
                 _ => &mut ended,
             };
             list.insert(end.msg_id.clone());

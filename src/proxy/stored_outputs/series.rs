@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobFrontEnd, JobState};
 use crate::project::questions::Question;
 use crate::project::{Lock, Project};
@@ -132,7 +133,7 @@ struct SeriesCell {
     raised: bool,
     idle: bool,
     /// The reply's `status`.
-    reply_status: Option<String>,
+    reply_status: Option<CellEnd>,
 }
 
 /// A message that the kernel published for a cell.
@@ -221,7 +222,7 @@ impl Series {
     /// Records a cell's reply.
     pub(super) fn set_reply(&mut self, msg_id: &str, status: &str) {
         if let Some((_, it)) = self.find(msg_id) {
-            it.reply_status = Some(status.to_owned());
+            it.reply_status = Some(CellEnd::of_word(status));
             self.changed = true;
         }
     }
@@ -242,8 +243,7 @@ impl Series {
     pub(super) fn end(&mut self) {
         for it in &mut self.cells {
             if !std::mem::replace(&mut it.idle, true) {
-                it.reply_status
-                    .get_or_insert_with(|| "kernel_died".to_owned());
+                it.reply_status.get_or_insert(CellEnd::KernelDied);
             }
         }
         self.stage = SeriesStage::Ended;
@@ -413,9 +413,11 @@ impl SeriesCell {
     fn job_cell(&self) -> JobCell {
         let mut cell = self.cell.clone();
         if self.idle {
-            let default = if self.raised { "error" } else { "ok" };
-            let status = self.reply_status.clone();
-            cell.status = Some(status.unwrap_or_else(|| default.to_owned()));
+            let default = match self.raised {
+                true => CellEnd::Error,
+                false => CellEnd::Ok,
+            };
+            cell.status = Some(self.reply_status.unwrap_or(default));
             if let (Some(begun_at), Some(idle_at)) = (cell.begun_at, cell.idle_at) {
                 cell.took_ms = u64::try_from(idle_at.duration_since(begun_at).as_millis()).ok();
             }
@@ -498,7 +500,7 @@ mod tests {
 
     fn cell(code: &str) -> JobCell {
         JobCell {
-            status: Some("ok".to_owned()),
+            status: Some(CellEnd::Ok),
             ..JobCell::new(None, code.to_owned())
         }
     }
