@@ -215,22 +215,29 @@ impl Tools {
         CallOutcome::stopped(call)
     }
 
-    /// Returns a call's arguments. No call waits longer for a cell than [`LONGEST_WAIT`].
     fn arguments(&self, call: &ModelCall) -> Map<String, Value> {
-        let mut arguments = call.arguments.clone();
         let tool = self.list.iter().find(|tool| tool.name == call.name);
         let properties = tool.and_then(|tool| tool.schema.get("properties"));
         let waits = properties.is_some_and(|it| it.get(TIMEOUT).is_some());
-        let timeout = arguments.get(TIMEOUT);
-        let is_shorter =
-            timeout.is_some_and(|it| it.as_f64().is_none_or(|seconds| seconds <= LONGEST_WAIT));
-        // Without it this one does not wait.
-        let is_status = call.name == "get_run_status" && timeout.is_none();
-        if waits && !is_shorter && !is_status {
-            arguments.insert(TIMEOUT.to_owned(), LONGEST_WAIT.into());
+        match waits {
+            true => with_short_wait(call),
+            false => call.arguments.clone(),
         }
-        arguments
     }
+}
+
+/// Returns the arguments of a call of a tool that waits for cells, for [`LONGEST_WAIT`] at most.
+fn with_short_wait(call: &ModelCall) -> Map<String, Value> {
+    let mut arguments = call.arguments.clone();
+    let timeout = arguments.get(TIMEOUT);
+    let is_shorter =
+        timeout.is_some_and(|it| it.as_f64().is_none_or(|seconds| seconds <= LONGEST_WAIT));
+    // Without it this one does not wait.
+    let is_status = call.name == "get_run_status" && timeout.is_none();
+    if !is_shorter && !is_status {
+        arguments.insert(TIMEOUT.to_owned(), LONGEST_WAIT.into());
+    }
+    arguments
 }
 
 impl CallOutcome {
@@ -319,5 +326,32 @@ fn error_text(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.clone().into_owned(),
         other => format!("the tools do not answer: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_waits_longer_than_the_longest_wait() {
+        let timeout = |name: &str, timeout: Option<Value>| {
+            let timeout = timeout.map(|it| (TIMEOUT.to_owned(), it));
+            let call = ModelCall {
+                id: "1".to_owned(),
+                name: name.to_owned(),
+                arguments: timeout.into_iter().collect(),
+                fault: None,
+            };
+            with_short_wait(&call).remove(TIMEOUT)
+        };
+        let longest = Some(json!(LONGEST_WAIT));
+        assert_eq!(timeout("run_cell", None), longest);
+        assert_eq!(timeout("run_cell", Some(json!(600))), longest);
+        assert_eq!(timeout("run_cell", Some(json!(2))), Some(json!(2)));
+        assert_eq!(timeout("get_run_status", None), None);
+        assert_eq!(timeout("get_run_status", Some(json!(31))), longest);
+        // The server refuses what is no number.
+        assert_eq!(timeout("run_cell", Some(json!("2"))), Some(json!("2")));
     }
 }
