@@ -260,7 +260,7 @@ mod tests {
     use crate::notebook::tests::fixtures::cells;
     use crate::project::event::fixtures;
 
-    /// Makes one event of each line: `1 asked 7 aaaa code`, `1 done 7 ok`.
+    /// Makes one event of each line: `1 requested 7 aaaa code`, `1 done 7 ok`.
     fn past(lines: &[&str]) -> Vec<Event> {
         let event = |line: &&str| {
             let words: Vec<_> = line.split(' ').collect();
@@ -305,18 +305,18 @@ mod tests {
     #[test]
     fn runs_without_errors_are_repeated_in_order() {
         let died = [
-            "1 asked 0 dddd 4",
+            "1 requested 0 dddd 4",
             "1 done 0 ok",
-            "2 asked 1 cccc 3",
+            "2 requested 1 cccc 3",
             "2 done 1 ok",
-            "2 asked 2 aaaa 1",
+            "2 requested 2 aaaa 1",
             "2 done 2 ok",
-            "2 asked 3 bbbb 2",
+            "2 requested 3 bbbb 2",
             "2 done 3 error",
-            "2 asked 4 aaaa 1",
+            "2 requested 4 aaaa 1",
             "2 done 4 ok",
-            "2 asked 5 dddd 4",
-            "2 asked 6 cccc 3",
+            "2 requested 5 dddd 4",
+            "2 requested 6 cccc 3",
             "2 died - dddd",
             "2 done 6 error",
             "3 opened",
@@ -328,7 +328,7 @@ mod tests {
         };
         assert_eq!(replay(3, &died), Some(want.clone()));
         // Runs in the present kernel change nothing, nor do kernels in which nothing ran.
-        let more = [&died[..], &["5 asked 9 bbbb 2", "5 done 9 ok"]].concat();
+        let more = [&died[..], &["5 requested 9 bbbb 2", "5 done 9 ok"]].concat();
         assert_eq!(replay(5, &more), Some(want));
         assert_eq!(replay(1, &died), None);
         assert_eq!(replay(2, &died), Some(ran(1, &["dddd"])));
@@ -337,15 +337,15 @@ mod tests {
     #[test]
     fn a_cell_that_was_worked_on_runs_once_and_as_it_is_now() {
         let lines = [
-            "1 asked 1 aaaa old",
+            "1 requested 1 aaaa old",
             "1 done 1 ok",
-            "1 asked 2 aaaa older",
+            "1 requested 2 aaaa older",
             "1 done 2 ok",
-            "1 asked 3 aaaa 1",
+            "1 requested 3 aaaa 1",
             "1 done 3 ok",
-            "1 asked 4 bbbb before",
+            "1 requested 4 bbbb before",
             "1 done 4 ok",
-            "1 asked 5 aaaa 1",
+            "1 requested 5 aaaa 1",
             "1 done 5 ok",
         ];
         let want = Replay {
@@ -358,22 +358,22 @@ mod tests {
     #[test]
     fn runs_outside_the_notebook_are_counted() {
         let lines = [
-            "1 asked 1 - 2 - 7f3a",
+            "1 requested 1 - 2 - 7f3a",
             "1 done 1 ok",
-            "1 asked 2 gone 7",
+            "1 requested 2 gone 7",
             "1 done 2 ok",
-            "1 asked 3 aaaa 1 b.ipynb",
+            "1 requested 3 aaaa 1 b.ipynb",
             "1 done 3 ok",
-            "1 seen 4 - 1",
-            "1 done 4 seen",
-            "1 asked 5 v:/a#W1 2",
-            "1 seen 5 - 2",
+            "1 begun_outside 4 - 1",
+            "1 done 4 observed_ok",
+            "1 requested 5 v:/a#W1 2",
+            "1 begun_outside 5 - 2",
             "1 done 5 ok",
-            "1 asked 6 - 3",
+            "1 requested 6 - 3",
             "1 done 6 ok",
-            "1 asked 7 v:/a#W7 nowhere",
+            "1 requested 7 v:/a#W7 nowhere",
             "1 done 7 ok",
-            "1 asked 8 aaaa 1",
+            "1 requested 8 aaaa 1",
             "1 done 8 aborted",
         ];
         let want = Replay {
@@ -389,9 +389,9 @@ mod tests {
     fn the_last_recorded_end_of_the_kernel_counts() {
         let lines = [
             "1 restarted",
-            "2 asked 1 aaaa 1",
+            "2 requested 1 aaaa 1",
             "2 restarted",
-            "3 asked 1 aaaa 1",
+            "3 requested 1 aaaa 1",
             "4 restarted",
         ];
         let list = past(&lines);

@@ -252,23 +252,23 @@ mod tests {
     #[test]
     fn everybodys_runs_of_this_kernel_are_in_order() {
         let lines = [
-            "1 asked 0 aaaa 1",
+            "1 requested 0 aaaa 1",
             "1 done 0 ok",
             "2 opened",
-            "2 asked 1 aaaa old",
+            "2 requested 1 aaaa old",
             "2 done 1 ok",
-            "2 asked 2 v:/a#W1 2",
-            "2 seen 2 - 2",
-            "2 done 2 seen",
+            "2 requested 2 v:/a#W1 2",
+            "2 begun_outside 2 - 2",
+            "2 done 2 observed_ok",
             "2 done 2 error",
-            "2 asked 3 cccc 3",
+            "2 requested 3 cccc 3",
             "2 done 3 aborted",
-            "2 seen 4 - x",
-            "2 done 4 seen_error",
-            "2 asked 5 aaaa 1 b.ipynb",
-            "2 asked 6 - -",
+            "2 begun_outside 4 - x",
+            "2 done 4 observed_error",
+            "2 requested 5 aaaa 1 b.ipynb",
+            "2 requested 6 - -",
             "2 done 6 ok",
-            "2 asked 7 cccc 3",
+            "2 requested 7 cccc 3",
         ];
         let want = [
             run("aaaa", "old", End::Whole),
@@ -285,13 +285,13 @@ mod tests {
     fn gaps_in_the_execution_counts_show_unobserved_runs() {
         let lines = [
             "2 restarted",
-            "2 asked 1 aaaa 1",
+            "2 requested 1 aaaa 1",
             "2 done 1 ok 1",
-            "2 asked 2 v:/a#W1 2",
+            "2 requested 2 v:/a#W1 2",
             "2 done 2 ok",
-            "2 asked 3 aaaa 1",
+            "2 requested 3 aaaa 1",
             "2 done 3 ok 3",
-            "2 asked 4 cccc 3",
+            "2 requested 4 cccc 3",
             "2 done 4 ok 6",
         ];
         let runs = past(&lines, true);

@@ -114,7 +114,7 @@ class Activity {
     if (id !== undefined && (event.event === 'requested' || event.event === 'done')) this.waits.delete(id);
     switch (event.event) {
       case 'queued':
-      case 'asked':
+      case 'requested':
       case 'begun_outside': {
         const list = event.event === 'queued' ? this.waits : this.runs;
         if (id === undefined || event.store_history === false || list.has(id)) return false;

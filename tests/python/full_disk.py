@@ -63,7 +63,7 @@ def is_written_again(log, client):
             # The last entry that the full disk accepted may be half a line.
             with contextlib.suppress(json.JSONDecodeError):
                 entry = json.loads(line)
-                if entry["event"] == "asked":
+                if entry["event"] == "requested":
                     yield entry["code"]
 
     end = time.monotonic() + SECONDS

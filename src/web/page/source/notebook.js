@@ -617,7 +617,7 @@ function wordsOf(event) {
   const by = event.by ?? "somebody";
   const cells = (event.changes ?? []).map((change) => change.cell.slice(0, 4)).join(", ");
   switch (event.event) {
-    case "asked":
+    case "requested":
       return `${by} runs ${event.cell ? `cell ${event.cell.slice(0, 4)}` : "code"}`;
     case "edited":
       return `${by}: ${event.command ?? "edit"} ${cells}`;
