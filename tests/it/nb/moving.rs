@@ -109,11 +109,6 @@ fn nothing_is_overwritten_and_nothing_leaves_its_project() {
         text
     );
     nb(&world, ["run", "-n", "a.ipynb", "1"]).ended(0);
-    // As before there was a command for notebooks.
-    nb(&world, ["insert", "a.ipynb", "2"]).ended(0);
-    nb(&world, ["mv", "a.ipynb", "1", "--to", "0"])
-        .ended(0)
-        .with("moved");
 }
 
 #[test]
