@@ -30,7 +30,8 @@ def binaries(arguments=()):
     for message in map(json.loads, messages.splitlines()):
         if message.get("executable") and message.get("profile", {}).get("test"):
             target = message["target"]
-            name = "lib" if "lib" in target["kind"] else target["name"]
+            # The library and a program of the root package have one name.
+            name = "lib" if "lib" in target["kind"] and target["name"] == "nb" else target["name"]
             found[name] = (message["executable"], os.path.dirname(message["manifest_path"]))
     return found
 

@@ -1,18 +1,14 @@
 //! One live Jupyter kernel and one notebook, for people and AI agents at once.
 //!
+//! Below all modules are three crates, each with a map of its own: [`nb_wire`] (`wire`, `zmtp`, `route`, `socket`),
+//! [`nb_notebook`] (`notebook`) and [`nb_python`] (`code`, `graph`).
+//!
 //! The map, lowest first. A module imports only from those its row names; `tests/it/layers.rs`
 //! keeps that true.
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`wire`] | Jupyter messages as bytes: frames, signing keys, lazily read headers, connection files. Pure | – |
-//! | [`zmtp`] | the ZMTP 3.x state machine and its limits. Pure | – |
-//! | [`notebook`] | `.ipynb` files as data: a lossless document, edits, three-way merge, differences, folding of outputs. Pure | – |
-//! | [`code`] | Python code as a structure: what it does, as far as its text shows. Pure | – |
-//! | [`graph`] | which cells of a notebook depend on which, which are out of date, and which to run. Pure | code |
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
-//! | [`route`] | who gets what: clients, outstanding requests, the execution queue, synthetic messages. Pure, with its own clock | wire |
-//! | [`socket`] | ZMTP over TCP and Unix sockets: bind, connect, outboxes | wire, zmtp |
 //! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
 //! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, the websocket of a kernel, categories of failure | wire, project, kernel |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
@@ -46,25 +42,22 @@ pub mod assistant;
 pub mod chat;
 pub mod cli;
 pub mod client;
-pub mod code;
 pub mod demo;
 pub mod editing;
 pub mod execution;
-pub mod graph;
 pub mod http;
 pub mod kernel;
 pub mod lifecycle;
 pub mod mcp;
-pub mod notebook;
 pub mod program;
 pub mod project;
 pub mod proxy;
 pub mod remote;
-pub mod route;
 pub mod server;
-pub mod socket;
 pub mod task;
 pub mod text;
 pub mod web;
-pub mod wire;
-pub mod zmtp;
+
+pub use nb_notebook::notebook;
+pub use nb_python::{code, graph};
+pub use nb_wire::{route, socket, wire, zmtp};

@@ -1,13 +1,40 @@
-//! The map in `src/lib.rs` is the architecture: a module imports only what its row allows.
+//! The maps in `src/lib.rs` and in each crate's `lib.rs` are the architecture: a module imports only what its row allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-/// Reads the map's rows: a module and what it may import.
+/// Returns the source folders of the root package and of the crates.
+fn source_folders() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = std::fs::read_dir(root.join("crates")).expect("read crates");
+    let crates = crates.map(|entry| entry.expect("a folder entry").path().join("src"));
+    [root.join("src")].into_iter().chain(crates).collect()
+}
+
+/// Returns all source files, each with its module.
+fn files() -> Vec<(Vec<String>, PathBuf)> {
+    let mut files = Vec::new();
+    for src in source_folders() {
+        let mut found = Vec::new();
+        sources(&src, &mut found);
+        let found = found.into_iter();
+        files.extend(found.map(|file| (module_of(&src, &file), file)));
+    }
+    files
+}
+
+/// Reads the rows of all maps: a module and what it may import.
 fn map() -> BTreeMap<String, Vec<String>> {
-    let lib = include_str!("../../src/lib.rs");
+    let libs = source_folders()
+        .into_iter()
+        .map(|src| std::fs::read_to_string(src.join("lib.rs")).expect("read lib.rs"));
+    libs.flat_map(|lib| rows(&lib)).collect()
+}
+
+/// Reads the rows of one map.
+fn rows(lib: &str) -> BTreeMap<String, Vec<String>> {
     lib.lines()
         .filter_map(|line| line.strip_prefix("//! | [`"))
         .map(|row| {
@@ -67,11 +94,11 @@ struct Imports {
 }
 
 impl Imports {
-    fn of(src: &Path, file: &Path, skips_tests: bool) -> Self {
+    fn of(module: &[String], file: &Path, skips_tests: bool) -> Self {
         let text = std::fs::read_to_string(file).expect("read a source file");
         let file_items = syn::parse_file(&text).expect("parse a source file");
         let mut imports = Self {
-            module: module_of(src, file),
+            module: module.to_vec(),
             children: children(&file_items),
             skips_tests,
             passes_on: false,
@@ -185,18 +212,16 @@ impl<'ast> Visit<'ast> for Imports {
 #[test]
 fn modules_import_only_what_the_map_allows() {
     let map = map();
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut faults = Vec::new();
-    for (module, allowed) in &map {
-        let mut files = Vec::new();
-        sources(&src.join(module), &mut files);
-        for file in files {
-            for path in Imports::of(&src, &file, false).found {
-                let Some(name) = path.first() else { continue };
-                if map.contains_key(name) && name != module && !allowed.contains(name) {
-                    let file = file.display();
-                    faults.push(format!("{file}: {module} imports {}", path.join("::")));
-                }
+    for (names, file) in files() {
+        let Some((module, allowed)) = names.first().and_then(|name| map.get_key_value(name)) else {
+            continue;
+        };
+        for path in Imports::of(&names, &file, false).found {
+            let Some(name) = path.first() else { continue };
+            if map.contains_key(name) && name != module && !allowed.contains(name) {
+                let file = file.display();
+                faults.push(format!("{file}: {module} imports {}", path.join("::")));
             }
         }
     }
@@ -243,15 +268,15 @@ fn an_import_is_found_however_it_is_written() {
 #[test]
 fn no_files_import_in_a_circle() {
     type Name = Vec<String>;
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
-    let of_file = |file: PathBuf| (module_of(&src, &file), file);
-    let modules: BTreeMap<Name, PathBuf> = files.into_iter().map(of_file).collect();
+    // The crates' own `lib.rs` have no name.
+    let files = files()
+        .into_iter()
+        .filter(|(module, _)| *module != ["lib".to_owned()]);
+    let modules: BTreeMap<Name, PathBuf> = files.collect();
     let imports = modules
         .iter()
         .filter(|(module, _)| !module.iter().any(|name| name == "tests"))
-        .map(|(module, file)| (module, Imports::of(&src, file, true)));
+        .map(|(module, file)| (module, Imports::of(module, file, true)));
     let imports: BTreeMap<&Name, Imports> = imports.collect();
     // The file that has a name is another one than the file that passes it on.
     let file_of = |path: &Name| {
@@ -337,12 +362,8 @@ impl<'ast> Visit<'ast> for PublicTypes {
 
 #[test]
 fn public_types_have_names_of_their_own() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
     let mut modules: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in files {
-        let module = module_of(&src, &file);
+    for (module, file) in files() {
         // A command's arguments have the name of the command.
         if module.starts_with(&["cli".to_owned(), "commands".to_owned()]) {
             continue;
@@ -360,13 +381,16 @@ fn public_types_have_names_of_their_own() {
 
 #[test]
 fn every_module_stands_on_the_map() {
-    let map = map();
-    let lib = include_str!("../../src/lib.rs");
-    let declared: Vec<_> = lib
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
-        .collect();
-    assert_eq!(declared, map.keys().map(String::as_str).collect::<Vec<_>>());
+    for src in source_folders() {
+        let lib = std::fs::read_to_string(src.join("lib.rs")).expect("read lib.rs");
+        let declared: Vec<_> = lib
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+            .collect();
+        let rows = rows(&lib);
+        let rows: Vec<_> = rows.keys().map(String::as_str).collect();
+        assert_eq!(declared, rows, "{}", src.display());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// Texts of others in which a reader would not see everything. The rule is that of the program, `src/notebook/visible.rs`,
+// Texts of others in which a reader would not see everything. The rule is that of the program, `crates/notebook/src/notebook/visible.rs`,
 // and a test compares both.
 
 /** Scripts in which joiners change how letters are drawn: Arabic and related ones, and those of India. */

@@ -1,4 +1,5 @@
 //! Properties of every notebook, edit and merge, and small notebooks for tests.
 
-pub(crate) mod fixtures;
+pub mod fixtures;
+#[cfg(test)]
 pub(in crate::notebook) mod laws;

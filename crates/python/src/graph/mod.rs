@@ -73,7 +73,7 @@ impl EffectsCache {
     }
 
     /// Returns what a text does.
-    pub(crate) fn of(&mut self, source: &str) -> Arc<Effects> {
+    pub fn of(&mut self, source: &str) -> Arc<Effects> {
         match self.language {
             CellLanguage::Python => {}
             CellLanguage::Other => return Arc::new(Effects::of_other_language()),

@@ -3,7 +3,7 @@
 use crate::notebook::Document;
 
 /// Returns a notebook of code cells that were not run.
-pub(crate) fn cells(words: &str) -> Document {
+pub fn cells(words: &str) -> Document {
     let cell = |word: &str| {
         let (id, source) = word.split_once(':').unwrap();
         let source = source.replace('|', "\\n");
@@ -20,6 +20,7 @@ pub(crate) fn cells(words: &str) -> Document {
 }
 
 /// Returns a notebook's cells as such a line.
+#[cfg(test)]
 pub(in crate::notebook) fn in_words(document: &Document) -> String {
     let cells = document.cells().iter();
     let cells = cells.map(|cell| format!("{}:{}", cell.id(), cell.source().replace('\n', "|")));

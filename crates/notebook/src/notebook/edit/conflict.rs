@@ -4,7 +4,7 @@ use crate::notebook::document::Revision;
 
 /// A change of the writer's that is not in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conflict {
     /// The cell's id; none is the notebook's own metadata.
     pub cell: Option<String>,

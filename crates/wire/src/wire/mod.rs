@@ -4,7 +4,7 @@
 //! turned them into a [`Verified`] message; only that can be routed:
 //!
 //! ```compile_fail
-//! # use nb::wire::{SigningKey, Unverified, Verified};
+//! # use nb_wire::wire::{SigningKey, Unverified, Verified};
 //! fn route(message: Verified) {}
 //! let message = Unverified::parse(Vec::new()).unwrap();
 //! route(message); // not verified: does not compile
@@ -15,8 +15,8 @@
 
 mod channel;
 mod connection;
-#[cfg(test)]
-pub(crate) mod fixtures;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod header;
 mod key;
 mod message;

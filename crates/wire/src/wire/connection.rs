@@ -33,7 +33,7 @@ pub struct ConnectionInfo {
 /// The kind of a kernel's sockets. The default is what `nb` gives its own kernels; a connection file that names
 /// none means TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// `tcp://ip:port`

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{NewHeader, Verified};
 
 /// Returns a message without metadata.
-pub(crate) fn message(
+pub fn message(
     msg_type: &str,
     msg_id: &str,
     session: &str,

@@ -19,7 +19,7 @@ pub struct MimeBytes {
 
 /// One form of an output's data.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MimeData {
     /// Its type: `image/png`.
     pub mime: String,

@@ -5,7 +5,7 @@ use regex::Regex;
 
 /// A line in which a pattern was found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchMatch {
     /// The cell's position, from 0.
     pub index: usize,

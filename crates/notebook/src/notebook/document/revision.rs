@@ -10,8 +10,8 @@ use crate::notebook::json::{Object, digest};
 
 /// The first 40 bits of a hash, written as ten hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Revision(#[cfg_attr(test, schemars(with = "String"))] [u8; 5]);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Revision(#[cfg_attr(feature = "schema", schemars(with = "String"))] [u8; 5]);
 
 /// The metadata fields that front ends write into a cell when it runs: the times of JupyterLab and VS Code,
 /// and the fields of the classic notebook, papermill and Colab.

@@ -9,7 +9,7 @@ use crate::notebook::json::{Json, Layout, Object, find_all, set_value_at};
 
 /// The change that an edit made to a cell.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CellChange {
     /// The cell's id.
     pub cell: String,
@@ -26,7 +26,7 @@ pub struct CellChange {
 
 /// The kinds of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     /// The cell was already as the edit would make it: no byte changed.

@@ -2,7 +2,7 @@
 //! files, or uses the network.
 //!
 //! The findings come from the code's structure, so a word in a comment or a string is none. They protect nothing:
-//! code can do the same in ways that its text does not show. A [sandbox](crate::project::Sandbox) protects.
+//! code can do the same in ways that its text does not show. A sandbox protects.
 
 use std::collections::HashMap;
 use std::fmt;

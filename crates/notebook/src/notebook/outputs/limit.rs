@@ -19,7 +19,7 @@ pub(in crate::notebook) struct OutputLimit {
 
 /// The amount of output that a limit left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OmittedOutput {
     /// The number of bytes.
     pub bytes: u64,

@@ -20,8 +20,8 @@ mod outputs;
 mod undo;
 mod visible;
 
-#[cfg(test)]
-pub(crate) mod tests;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod tests;
 
 pub use document::{
     Cell, CellCandidate, CellSelector, CellType, Document, KernelspecMetadata, NamedKernel,

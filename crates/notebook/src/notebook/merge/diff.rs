@@ -12,7 +12,7 @@ use crate::notebook::json::{Json, Layout, digest, lossy};
 
 /// A cell that differs between two versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CellDiff {
     /// The cell's id, in the later version if the cell is there.
     pub cell: String,
@@ -32,7 +32,7 @@ pub struct CellDiff {
 
 /// A cell in one of the versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CellSide {
     /// Its position, from 0.
     pub index: usize,
@@ -47,7 +47,7 @@ pub struct CellSide {
 
 /// Lines that differ, with some that do not around them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffHunk {
     /// The number of its first line before, from 1.
     pub before: usize,
@@ -59,7 +59,7 @@ pub struct DiffHunk {
 
 /// One line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DiffLine {
     /// A line of both texts.
@@ -72,7 +72,7 @@ pub enum DiffLine {
 
 /// A value of metadata that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FieldDiff {
     /// Its keys: `metadata.tags`.
     pub field: String,
@@ -84,7 +84,7 @@ pub struct FieldDiff {
 
 /// Outputs that differ, in short; empty where there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputsDiff {
     /// The outputs before.
     pub before: String,
