@@ -14,7 +14,7 @@ use crate::project::{Ended, Status};
 pub trait Answer: Serialize {
     /// Says whether the answer itself has a `kernel_generation`, which is then that of its job and not of
     /// the present kernel.
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         false
     }
 }
@@ -49,7 +49,7 @@ impl<'a, A: Answer> Envelope<'a, A> {
         Self {
             answer,
             meanwhile,
-            kernel_generation: generation.filter(|_| !answer.tells_generation()),
+            kernel_generation: generation.filter(|_| !answer.has_own_generation()),
         }
     }
 }

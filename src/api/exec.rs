@@ -102,10 +102,10 @@ pub enum ExecAnswer {
 }
 
 impl Answer for ExecAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         match self {
             Self::Nothing { .. } => false,
-            Self::Job { job, .. } => job.tells_generation(),
+            Self::Job { job, .. } => job.has_own_generation(),
         }
     }
 }

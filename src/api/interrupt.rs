@@ -59,7 +59,7 @@ pub struct InterruptAnswer {
 }
 
 impl Answer for InterruptAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         true
     }
 }

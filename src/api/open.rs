@@ -107,7 +107,7 @@ pub enum OpenAnswer {
 }
 
 impl Answer for OpenAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         true
     }
 }

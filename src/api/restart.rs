@@ -39,7 +39,7 @@ pub struct RestartAnswer {
 }
 
 impl Answer for RestartAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         true
     }
 }

@@ -95,12 +95,12 @@ impl CellsToRun {
         }
     }
 
-    /// Says whether the cells are planned: an edit of the notebook meanwhile ends the job.
+    /// Says whether the cells come from the graph: an edit of the notebook before they have run ends the job.
     pub(super) fn is_planned(&self) -> bool {
         self.stale || self.with_upstream || self.with_downstream
     }
 
-    /// Says whether it is no mistake if there are none.
+    /// Says whether it is no error if no cell is selected.
     pub(super) fn may_be_none(&self) -> bool {
         self.stale || self.changed || self.failed
     }

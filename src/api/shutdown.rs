@@ -57,7 +57,7 @@ pub struct ShutdownAnswer {
 }
 
 impl Answer for ShutdownAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         true
     }
 }

@@ -56,7 +56,7 @@ pub struct KernelStatus {
     pub file_gone: bool,
     /// What the kernel does: `idle`, `busy`, `starting`, `died`, …
     pub state: &'static str,
-    /// What is recorded of the session.
+    /// The status of the session in `state.json`.
     pub recorded: String,
     /// The cell that runs.
     pub running: Option<RunningCell>,
@@ -158,9 +158,9 @@ impl KernelStatus {
 pub struct RunningCell {
     /// Who asked for it.
     pub by: String,
-    /// Its id; none where it is no cell.
+    /// The cell's id; none for code outside the notebook.
     pub cell: Option<String>,
-    /// The job that it belongs to; none where a front end runs it.
+    /// The job that it belongs to; none for a front end's cell.
     pub job: Option<String>,
     /// Since when.
     pub since: Timestamp,

@@ -243,7 +243,7 @@ impl Runner {
     }
 
     /// Sets the job to which later runs belong.
-    pub fn is_of(&mut self, job: &Job) {
+    pub fn set_job(&mut self, job: &Job) {
         self.kernel.job = Some(job.id.clone());
         self.kernel.notebook = Some(job.notebook.clone()).filter(|it| *it != self.kernel.key);
     }

@@ -179,7 +179,7 @@ impl Target {
         let is_other = notebook.is_some_and(|it| target.project.key(&it) != target.current_key());
         let notice = (is_other || target.shareable_notebook().is_some()).then(|| {
             format!(
-                "This ran on the kernel of {}, for want of a better one. NB_NOTEBOOK=NOTEBOOK chooses another.",
+                "This ran on the kernel of {}: its program names no notebook that has a kernel. NB_NOTEBOOK=NOTEBOOK chooses another.",
                 target.current_key()
             )
         });

@@ -25,7 +25,7 @@ fn text(variables: &dyn Variables, name: &str) -> Option<String> {
 /// Returns the server that the variables describe.
 ///
 /// # Errors
-/// They make no sense.
+/// A variable cannot be parsed.
 pub(super) fn server_of_variables(
     variables: &dyn Variables,
 ) -> Result<Option<ServerRecord>, ServerErrorKind> {
@@ -49,7 +49,7 @@ pub(super) fn server_of_variables(
 /// Returns the headers that the variables give to each request.
 ///
 /// # Errors
-/// They make no sense.
+/// A variable cannot be parsed.
 pub(super) fn headers_of_variables(
     variables: &dyn Variables,
 ) -> Result<CredentialHeaders, ServerErrorKind> {

@@ -66,5 +66,5 @@ fn a_cell_is_interrupted_by_whoever_may() {
 #[test]
 fn who_ran_what_is_known_of_nb_of_front_ends_and_of_those_past_both() {
     let world = World::opened();
-    succeed(&mut world.script("who.py", SHARED));
+    succeed(&mut world.script("actors.py", SHARED));
 }

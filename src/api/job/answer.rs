@@ -126,7 +126,7 @@ pub enum RunAnswer {
 }
 
 impl Answer for RunAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         matches!(self, Self::Followed(_))
     }
 }
@@ -227,19 +227,19 @@ pub struct RunResult {
     pub execution_count: Option<u64>,
     /// When the kernel ran it; none if it is not known to have begun.
     pub timing: Option<Timing>,
-    /// Its outputs that the caller had not seen; where that was asked for.
+    /// Its outputs that the caller had not seen, if they were requested.
     #[serde(flatten)]
     pub outputs: Option<OutputFields>,
-    /// The same as one text, shortened; where that was asked for and there are any.
+    /// The same outputs as one shortened text, if it was requested and there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<OutputText>,
-    /// The images that the text cannot show; where that was asked for.
+    /// The images that the text cannot show, if they were requested.
     #[serde(skip)]
     pub images: Vec<Image>,
-    /// What is in neither, and is kept in the job.
+    /// Outputs that neither contains; the job has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<OmittedOutput>,
-    /// What a line about it needs; none where it has no outputs.
+    /// The outputs in short; none if there are none.
     #[serde(skip)]
     pub summary: Option<OutputSummary>,
 }
@@ -289,7 +289,7 @@ pub enum JobVerdict {
 }
 
 impl Answer for JobAnswer {
-    fn tells_generation(&self) -> bool {
+    fn has_own_generation(&self) -> bool {
         true
     }
 }

@@ -151,8 +151,8 @@ impl<'a, A: Answer> JobEnd<'a, A> {
 }
 
 impl<A: Answer> Answer for JobEnd<'_, A> {
-    fn tells_generation(&self) -> bool {
-        self.answer.tells_generation()
+    fn has_own_generation(&self) -> bool {
+        self.answer.has_own_generation()
     }
 }
 

@@ -19,7 +19,8 @@ use crate::notebook::{CellType, Operation, read_percent};
 /// Insert a cell: at the end, or where you say
 ///
 /// The first word is the notebook if it ends in .ipynb, the last one the text, and one before it
-/// the index that the cell takes. The text is taken as it is; `-` reads it from stdin.
+/// the index that the cell takes. The text is taken as it is; `-` reads it from stdin. A text that begins with
+/// a dash stands behind `--`, or in --source.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb insert [OPTIONS] [NOTEBOOK] [INDEX] SOURCE", after_help = EXAMPLES)]
 pub(crate) struct Insert {

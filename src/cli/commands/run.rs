@@ -24,7 +24,8 @@ use crate::kernel::shell::quote;
 #[derive(Args, Debug)]
 #[command(override_usage = "nb run [OPTIONS] [NOTEBOOK] CODE", after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// The code, or `-` to read it from stdin; a notebook may stand before it
+    /// The code, or `-` to read it from stdin; a notebook may stand before it. Code that begins with a dash
+    /// stands behind `--`
     #[arg(required = true, num_args = 1..=2, value_name = "CODE")]
     pub(crate) words: Vec<String>,
     /// Run it beside the cell that runs, without history: a look at once, or the word that it cannot be

@@ -146,7 +146,7 @@ impl Recorder<'_> {
                 let by = self.job.borrow().actor();
                 let mut joined = Runner::join(self.project, &key, &session, &by, None).await?;
                 self.job(|job| job.generation = Some(joined.generation()));
-                joined.is_of(&self.job.borrow());
+                joined.set_job(&self.job.borrow());
                 self.begin_to_listen(joined.parts().1).await;
                 runner.insert(joined)
             }

@@ -13,11 +13,11 @@ use crate::execution::into_notebook::Hold;
 /// How long after the start of a run its first cell is written into the notebook.
 const FIRST: Duration = Duration::from_millis(300);
 
-/// The gap between two writes during the first seconds of a run.
-const YOUNG: Duration = Duration::from_secs(1);
+/// The gap between two writes during the first [`EARLY_TIME`] of a run.
+const EARLY_GAP: Duration = Duration::from_secs(1);
 
-/// How long these first seconds are.
-const YOUTH: Duration = Duration::from_secs(10);
+/// For how long the gaps at the start of a run are short.
+const EARLY_TIME: Duration = Duration::from_secs(10);
 
 /// A notebook of more bytes than this takes long to write.
 const SHORT_BYTES: u64 = 2_000_000;
@@ -84,8 +84,8 @@ impl Gaps {
             return;
         }
         let by_bytes = Duration::from_millis(wrote.bytes * 1000 / BYTES_A_SECOND);
-        if age < YOUTH && wrote.took <= QUICK && !wrote.failed {
-            self.next = YOUNG.max(by_bytes);
+        if age < EARLY_TIME && wrote.took <= QUICK && !wrote.failed {
+            self.next = EARLY_GAP.max(by_bytes);
             return;
         }
         let disturbs = wrote.is_watched || wrote.failed || wrote.took > QUICK;
@@ -182,13 +182,13 @@ mod tests {
             is_watched: true,
             ..small
         };
-        gaps.wrote(watched, YOUTH);
-        gaps.wrote(small, YOUTH);
+        gaps.wrote(watched, EARLY_TIME);
+        gaps.wrote(small, EARLY_TIME);
         assert_eq!(gaps.next(), LEAST);
     }
 
     #[test]
-    fn a_young_run_is_written_at_once_and_each_second_also_beside_an_open_editor() {
+    fn an_early_change_is_written_at_once_and_each_second_also_beside_an_open_editor() {
         let small = WriteFacts {
             took: Duration::from_millis(5),
             bytes: 10_000,
@@ -197,9 +197,9 @@ mod tests {
         };
         let writes = ten_minutes(small);
         assert_eq!(writes[0], FIRST);
-        let young = writes.iter().filter(|at| **at < YOUTH).count();
-        assert_eq!(young, 10, "{writes:?}");
-        assert!(writes[1] - writes[0] < YOUNG + QUICK, "{writes:?}");
+        let early = writes.iter().filter(|at| **at < EARLY_TIME).count();
+        assert_eq!(early, 10, "{writes:?}");
+        assert!(writes[1] - writes[0] < EARLY_GAP + QUICK, "{writes:?}");
         // Slow writes get long gaps from the beginning.
         for slow in [
             WriteFacts {

@@ -198,7 +198,7 @@ fn behind_a_question_of_a_persons_cell_nobody_waits() {
 #[test]
 fn an_edit_waits_for_a_persons_running_cell() {
     let world = World::opened();
-    succeed(&mut world.script("manners.py", "nb-shared"));
+    succeed(&mut world.script("edits_beside_a_cell.py", "nb-shared"));
 }
 
 /// Creates a folder beside the project and opens a notebook in it.
