@@ -16,8 +16,9 @@
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
 //! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
 //! | [`lifecycle`] | a kernel opened, shared, served, restarted, ended; which notebook a command means | wire, notebook, project, kernel, server, client, activity, task, editing |
-//! | [`execution`] | cells and code run, recorded, followed, replayed; what a kernel has run, as a graph | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle |
-//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, server |
+//! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
+//! | [`stale`] | which cells of a notebook are out of date: the graph of its code, and what its kernel has run | notebook, graph, project, editing, execution |
+//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, stale, server |
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, lifecycle |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
@@ -54,6 +55,7 @@ pub mod project;
 pub mod proxy;
 pub mod remote;
 pub mod server;
+pub mod stale;
 pub mod task;
 pub mod text;
 pub mod web;

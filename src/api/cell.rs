@@ -16,7 +16,7 @@ use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::execution::notebook_graph::{Analysis, NotebookGraph};
+use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
 
 /// Which cells are shown, and how.

@@ -10,7 +10,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, UndefinedName, analysis, strings};
 use crate::editing::view;
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{GraphCell, Unknown};
 use crate::notebook::{CellSelector, Document, first_line};
 

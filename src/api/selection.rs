@@ -10,7 +10,7 @@ use super::problem::{Problem, ProblemKind};
 use super::stale::analysis;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{self, CellSelection};
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
 use crate::notebook::{CellSelector, Document};
 use crate::project::jobs::JobCell;

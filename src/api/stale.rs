@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::execution::notebook_graph::{Analysis, NotebookGraph};
+use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 use crate::graph::{Name, Stale, StaleCause};
 use crate::notebook::Document;
 

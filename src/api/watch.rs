@@ -21,7 +21,7 @@ use crate::editing::running::running;
 use crate::editing::unsaved;
 use crate::editing::view;
 use crate::execution::exec::has_tag;
-use crate::execution::notebook_graph::NotebookGraph;
+use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{Cancel, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
 use crate::project::event::CellEnd;

@@ -3,7 +3,6 @@
 
 pub(super) mod category;
 pub(super) mod cell_lookup;
-mod earlier_outputs;
 mod ending;
 pub mod exec;
 pub mod flush;
@@ -12,7 +11,6 @@ pub mod follow;
 pub mod inspect;
 mod into_notebook;
 pub mod lost;
-pub mod notebook_graph;
 mod observed;
 pub mod peek;
 pub(crate) mod queue;
@@ -21,7 +19,6 @@ pub mod replay;
 pub mod reply;
 mod reply_outputs;
 pub mod run;
-mod runs;
 pub mod vars;
 
 pub use recorder::salvage;

@@ -218,7 +218,7 @@ fn without_repeated_attempts(runs: Vec<Run<'_>>) -> Vec<Run<'_>> {
 
 /// Returns the end of each request, by its id. The sender's event takes precedence over an
 /// observer's.
-pub(super) fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEnd> {
+pub(crate) fn ends<'a>(events: &[&'a Event]) -> HashMap<&'a str, &'a ExecutionEnd> {
     let mut ends: HashMap<&str, &ExecutionEnd> = HashMap::new();
     for end in events.iter().filter_map(|event| event.end()) {
         let known = ends.entry(&end.msg_id).or_insert(end);

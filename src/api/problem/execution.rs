@@ -7,7 +7,7 @@ use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
 use crate::execution::inspect::InspectError;
-use crate::execution::notebook_graph::GraphError;
+use crate::stale::notebook_graph::GraphError;
 use crate::execution::peek::PeekError;
 use crate::execution::salvage::SalvageError;
 use crate::execution::vars::VarsError;

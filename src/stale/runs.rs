@@ -7,8 +7,8 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
-use super::cell_lookup::CellLookup;
-use super::replay::ends;
+use crate::execution::cell_lookup::CellLookup;
+use crate::execution::replay::ends;
 use crate::graph::{End, PastRun};
 use crate::notebook::Document;
 use crate::project::event::{CellEnd, Event, EventKind, Events, ExecutionStart, Position};

@@ -1,0 +1,5 @@
+//! Which cells of a notebook are out of date: the graph of its code, and what its kernel has run.
+
+mod earlier_outputs;
+pub mod notebook_graph;
+mod runs;
