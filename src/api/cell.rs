@@ -16,8 +16,8 @@ use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
+use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 
 /// Which cells are shown, and how.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 use crate::notebook::{Cell, CellSelector, CellType, ChangeKind, Document, Revision, first_line};
 use crate::project::event::CellStep;
+use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 
 /// Which cells are listed, and how much of each.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, UndefinedName, analysis, strings};
 use crate::editing::view;
-use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{GraphCell, Unknown};
 use crate::notebook::{CellSelector, Document, first_line};
+use crate::stale::notebook_graph::NotebookGraph;
 
 /// Which part of a notebook's graph is returned.
 #[derive(Clone, Debug, Default)]

@@ -9,9 +9,9 @@ use super::problem::Problem;
 use super::selection::{CellsToRun, Doubts};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
 use crate::editing::view;
-use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{RunReason, Stale};
 use crate::notebook::first_line;
+use crate::stale::notebook_graph::NotebookGraph;
 
 /// What a request would run.
 #[derive(Clone, Debug, Serialize)]

@@ -10,10 +10,10 @@ use super::problem::{Problem, ProblemKind};
 use super::stale::analysis;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{self, CellSelection};
-use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
 use crate::notebook::{CellSelector, Document};
 use crate::project::jobs::JobCell;
+use crate::stale::notebook_graph::NotebookGraph;
 
 /// Which cells of a notebook run.
 #[derive(Clone, Debug, Default)]

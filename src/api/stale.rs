@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 use crate::graph::{Name, Stale, StaleCause};
 use crate::notebook::Document;
+use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 
 /// How many characters of a cell's first line are in an answer about the graph.
 pub(super) const FIRST_LINE: usize = 60;

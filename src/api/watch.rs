@@ -21,11 +21,11 @@ use crate::editing::running::running;
 use crate::editing::unsaved;
 use crate::editing::view;
 use crate::execution::exec::has_tag;
-use crate::stale::notebook_graph::NotebookGraph;
 use crate::graph::{Cancel, PlanRequest};
 use crate::notebook::{CellSelector, Document, first_line};
 use crate::project::event::CellEnd;
 use crate::project::{FolderWatch, Status};
+use crate::stale::notebook_graph::NotebookGraph;
 
 /// How long nothing must change before the notebook is analysed.
 const DEBOUNCE: Duration = Duration::from_millis(300);

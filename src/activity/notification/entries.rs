@@ -196,11 +196,11 @@ struct Beginning<'a> {
 }
 
 type Beginnings<'a> = HashMap<&'a str, Beginning<'a>>;
-type Outcomes<'a> = HashMap<&'a str, CellEnd>;
+type CellEnds<'a> = HashMap<&'a str, CellEnd>;
 
 /// Returns each request's beginning and end, from the event with the most details.
-fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, Outcomes<'a>) {
-    let (mut beginnings, mut ends) = (Beginnings::new(), Outcomes::new());
+fn index<'a>(new_events: &'a [Event], earlier: &'a [Event]) -> (Beginnings<'a>, CellEnds<'a>) {
+    let (mut beginnings, mut ends) = (Beginnings::new(), CellEnds::new());
     for event in new_events.iter().chain(earlier) {
         if let Some(start) = event.start() {
             let is_from_sender = event.request().is_some();

@@ -7,12 +7,12 @@ use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
 use crate::execution::inspect::InspectError;
-use crate::stale::notebook_graph::GraphError;
 use crate::execution::peek::PeekError;
 use crate::execution::salvage::SalvageError;
 use crate::execution::vars::VarsError;
 use crate::graph::Cancelled;
 use crate::project::jobs::NoJob;
+use crate::stale::notebook_graph::GraphError;
 
 impl From<ExecError> for Problem {
     fn from(error: ExecError) -> Self {

@@ -22,8 +22,9 @@ use crate::notebook::{CellSelector, CellType, Operation, Revision};
 ///
 /// The first word is the notebook if it ends in .ipynb, the next one the cell (its index from 0, its
 /// id or the beginning of it, In[12]), the last one the new text. The text is taken as it is; `-`
-/// reads it from stdin. A text that begins with a dash stands behind `--`, or in --source. Other lines that others have changed since you saw the cell are kept. If they
-/// have changed the same lines, the cell is shown and stays (exit code 5): the next try works.
+/// reads it from stdin. A text that begins with a dash stands behind `--`, or in --source. Other lines
+/// that others have changed since you saw the cell are kept. If they have changed the same lines, the
+/// cell is shown and stays (exit code 5): the next try works.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb edit [OPTIONS] [NOTEBOOK] CELL [SOURCE]", after_help = EXAMPLES)]
 pub(crate) struct Edit {
