@@ -42,6 +42,8 @@ def running(window, code):
     window.client.wait(
         "the cell runs", lambda _, m: m.type == "stream" and m.parent.get("msg_id") == request
     )
+    # Who records the kernel's end takes the cell from the journal, which the proxy writes a moment later.
+    until("it is in the journal", lambda: request in [line.get("msg_id") for line in journal()])
     return request
 
 
