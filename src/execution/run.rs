@@ -660,7 +660,7 @@ impl Running<'_> {
                     }
                     self.received.take(&event);
                 }
-                (prompt, answer) = answered(&mut open_prompt), if self.kernel.is_connected() => match answer {
+                (prompt, answer) = answered(&mut open_prompt), if open_prompt.is_some() && self.kernel.is_connected() => match answer {
                     _ if !self.kernel.is_connected() => {
                         open_prompt = Some(OpenPrompt::unsent(prompt, answer));
                     }
@@ -780,7 +780,7 @@ impl Running<'_> {
             loop {
                 let received = tokio::select! {
                     received = followed.next() => received?,
-                    (prompt, answer) = answered(&mut open_prompt), if self.kernel.is_connected() => {
+                    (prompt, answer) = answered(&mut open_prompt), if open_prompt.is_some() && self.kernel.is_connected() => {
                         match self.kernel.is_connected() {
                             true => followed.answer(prompt.header, answer.as_deref().unwrap_or(EOF)),
                             false => open_prompt = Some(OpenPrompt::unsent(prompt, answer)),

@@ -147,8 +147,7 @@ impl Recorder<'_> {
         self.take_lost_question();
         self.note_lost_questions();
         let mut questions = self.questions();
-        // What is sent to a process that was just killed would be lost.
-        let is_connected = || process.as_ref().is_none_or(Process::is_alive);
+        let mut may_answer = true;
         loop {
             tokio::select! {
                 event = follower.next() => match event {
@@ -157,11 +156,14 @@ impl Recorder<'_> {
                     Some(_) => {}
                     None => break,
                 },
-                (parent, text) = self.next_answer(&mut questions), if is_connected() => match is_connected() {
-                    true => follower.answer(parent, &text),
-                    // It is sent over the next connection.
-                    false => self.replies.borrow_mut().push_front(text),
-                },
+                (parent, text) = self.next_answer(&mut questions), if may_answer => {
+                    // What is sent to a process that was just killed would be lost: the next connection sends it.
+                    may_answer = process.as_ref().is_none_or(Process::is_alive);
+                    match may_answer {
+                        true => follower.answer(parent, &text),
+                        false => self.replies.borrow_mut().push_front(text),
+                    }
+                }
                 () = self.interrupted() => {
                     let at = self.at.get();
                     let runs = self.job.borrow().cells.get(at).is_some_and(|cell| {
