@@ -107,6 +107,16 @@ fn job_to_keep_for(project: &Project, key: &str) -> Option<String> {
     Some(format!("requested: {}", cell_with_actor(&cell)))
 }
 
+/// Returns why a running kernel is not ended now, by its status or by a job; `None` if it is to be ended.
+fn reason_to_keep_now(
+    project: &Project,
+    status: &SessionStatus,
+    options: &IdleOptions,
+) -> Option<String> {
+    reason_to_keep(status, options, Timestamp::now())
+        .or_else(|| job_to_keep_for(project, &status.key))
+}
+
 /// Returns for how long a session's kernel has been unused, and its limit.
 pub(crate) async fn idle_report(project: &Project, key: &str) -> IdleReport {
     let state = project.state().ok();
@@ -150,8 +160,7 @@ async fn end(
 ) -> Result<Option<String>, OpenError> {
     let keeps = async |session| {
         let status = status(project, key, session).await?;
-        Ok(reason_to_keep(&status, options, Timestamp::now())
-            .or_else(|| job_to_keep_for(project, key)))
+        Ok(reason_to_keep_now(project, &status, options))
     };
     let ended = shutdown_unless(project, key, &options.by, why, TIMEOUT, keeps).await?;
     Ok(ended.err())
@@ -206,8 +215,7 @@ pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel
 }
 
 async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleKernel {
-    let reason = reason_to_keep(&status, &options, Timestamp::now());
-    let outcome = match reason.or_else(|| job_to_keep_for(&project, &status.key)) {
+    let outcome = match reason_to_keep_now(&project, &status, &options) {
         None if !options.dry_run => end(&project, &status.key, &options, None).await,
         outcome => Ok(outcome),
     };
