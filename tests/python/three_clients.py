@@ -109,10 +109,31 @@ def main():
             compare(options.count, manager.connection_file, own, first, second, third)
 
 
-def published(frames, messages):
-    """Notes what the kernel has published; a busy kernel's info is answered by the proxy in its name."""
-    if not frames[0].startswith(b"kernel.nb-proxy-"):
-        messages.append(Message(frames))
+class Published:
+    """What both subscribers have received.
+
+    A request for the kernel's info that a busy kernel does not answer in time is answered by the proxy, which then drops
+    the kernel's own late answer: what was published for such a request is left out on both sides.
+    """
+
+    def __init__(self, through, straight):
+        self.received = {through: [], straight: []}
+        self.through, self.straight = self.received.values()
+        self.answered_by_proxy = set()
+
+    def receive(self, socket):
+        message = Message(socket.recv_multipart())
+        if message.frames[0].startswith(b"kernel.nb-proxy-"):
+            self.answered_by_proxy.add(message.parent["msg_id"])
+        else:
+            self.received[socket].append(message)
+
+    def of_kernel(self):
+        """Returns the messages of both sides, but for those of requests that the proxy has answered."""
+        return [
+            [m for m in messages if m.parent.get("msg_id") not in self.answered_by_proxy]
+            for messages in self.received.values()
+        ]
 
 
 def compare(count, front, own, first, second, third):
@@ -128,17 +149,17 @@ def compare(count, front, own, first, second, third):
         # The clients' own subscriptions are read too: an unread one would be a slow reader.
         iopub = asker.client.iopub_channel.socket
         handlers[iopub] = lambda socket=iopub: socket.recv_multipart()
-    received = {through: [], straight: []}
-    for socket, messages in received.items():
-        handlers[socket] = lambda s=socket, m=messages: published(s.recv_multipart(), m)
+    published = Published(through, straight)
+    for socket in (through, straight):
+        handlers[socket] = lambda s=socket: published.receive(s)
     for socket in handlers:
         poller.register(socket, zmq.POLLIN)
 
     def turn():
         ready = poller.poll(SECONDS * 1000)
         assert ready, (
-            f"nothing for {SECONDS} s; iopub: {len(received[through])} messages through,"
-            f" {len(received[straight])} straight; "
+            f"nothing for {SECONDS} s; iopub: {len(published.through)} messages through,"
+            f" {len(published.straight)} straight; "
             + "; ".join(
                 f"{a.name}: sent {a.sent}, waiting for {dict(a.outstanding)} {a.answers} {a.controls}"
                 for a in askers
@@ -158,9 +179,11 @@ def compare(count, front, own, first, second, third):
     # the control channel may follow it.
     last = third.execute("value = 'end'", user_expressions={"value": "value"})
     askers[2].outstanding[last] = "end"
-    through_messages, straight_messages = received[through], received[straight]
-    while len(through_messages) != len(straight_messages) or not any(m.is_idle_of(last) for m in straight_messages):
+    while not all(any(m.is_idle_of(last) for m in side) for side in (published.through, published.straight)):
         turn()
+    while len(set(map(len, published.of_kernel()))) > 1:
+        turn()
+    through_messages, straight_messages = published.of_kernel()
 
     for index, (got, wanted) in enumerate(zip(through_messages, straight_messages)):
         assert got.unsigned == wanted.unsigned, (
