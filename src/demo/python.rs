@@ -9,7 +9,7 @@ use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
-use crate::lifecycle::install::{InstallError, install};
+use crate::setup::install::{InstallError, install};
 
 /// Why there is no Python for the demo.
 #[derive(Debug, thiserror::Error)]

@@ -159,6 +159,7 @@ def chromium():
         except BaseException:
             for number, page in enumerate(page for context in browser.contexts for page in context.pages):
                 page.screenshot(path=pathlib.Path(os.environ["TMPDIR"]) / f"failed-{number}.png")
+                say("\n".join([f"--- page {number}", *page.locator(".jp-Dialog, .jp-mod-focused").all_inner_texts()]))
             raise
         finally:
             browser.close()

@@ -442,9 +442,9 @@ const ELSEWHERE: [(&str, &[&str]); 17] = [
 
 #[test]
 fn files_of_the_project_are_opened_in_one_place() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/project/src");
     let mut files = Vec::new();
-    sources(&src.join("project"), &mut files);
+    sources(&src, &mut files);
     let mut faults = Vec::new();
     for file in files {
         let name = file

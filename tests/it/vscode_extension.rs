@@ -14,7 +14,7 @@ use crate::world::{World, finish, succeed};
 
 /// Returns the folder of the extension's sources.
 fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/vscode")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/setup/src/vscode")
 }
 
 /// Runs a part of `tests/node/vscode_extension.js` in the project of a world.

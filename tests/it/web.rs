@@ -839,12 +839,12 @@ fn what_is_described_is_there() {
 /// The files of the page are made from its sources, byte for byte.
 #[test]
 fn the_built_page_is_that_of_its_sources() {
-    const PACKAGE: &str = include_str!("../../src/web/page/package.json");
-    const LOCKED: &str = include_str!("../../src/web/page/package-lock.json");
+    const PACKAGE: &str = include_str!("../../crates/servers/src/web/page/package.json");
+    const LOCKED: &str = include_str!("../../crates/servers/src/web/page/package-lock.json");
     let Some(modules) = crate::node::installed("test-web-page", PACKAGE, LOCKED) else {
         return;
     };
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web/page");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/servers/src/web/page");
     // The packages stand where the sources find them, in a folder of their own.
     let home = tempfile::tempdir().expect("make a folder");
     made::run(
@@ -877,7 +877,7 @@ fn the_built_page_is_that_of_its_sources() {
         let is_same = read(&page) == read(home.path());
         assert!(
             is_same,
-            "{name:?} is out of date: npm ci && node build.mjs in src/web/page writes it"
+            "{name:?} is out of date: npm ci && node build.mjs in crates/servers/src/web/page writes it"
         );
     }
 }
@@ -914,7 +914,8 @@ fn the_page_draws_what_is_hidden_as_the_program_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("text");
     std::fs::write(&file, &text).expect("write the text");
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/web/page/source/visible.js");
+    let module =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/servers/src/web/page/source/visible.js");
     let script = "import { readFileSync } from 'node:fs';
         const { visible } = await import(process.argv[1]);
         process.stdout.write(visible(readFileSync(process.argv[2], 'utf8')));";

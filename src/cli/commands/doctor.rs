@@ -10,7 +10,7 @@ use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
-use crate::lifecycle::doctor::{Check, Verdict};
+use crate::setup::doctor::{Check, Verdict};
 
 /// Check everything between nb open and a cell that runs in VS Code, and say what mends it
 ///

@@ -12,7 +12,7 @@ use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::commands::open::clicks;
 use crate::cli::render::print;
-use crate::lifecycle::vscode_extension::PROGRAMS;
+use crate::setup::vscode_extension::PROGRAMS;
 
 /// Install the kernelspec "nb shared kernel" for VS Code and JupyterLab
 ///

@@ -10,8 +10,8 @@ use crate::api::{self, AllKernelsAnswer, KernelStatus, LeftKernel, StatusAnswer}
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::lifecycle::serve::Health;
 use crate::notebook::size;
+use crate::setup::serve::Health;
 use crate::text::kernel;
 
 /// Show the kernels of this project, who is joined, and whether front ends find them

@@ -1,0 +1,113 @@
+//! `exec --plan`: which cells a request would run, and why.
+
+use serde::Serialize;
+
+use super::caller::{Caller, blocking};
+use super::cells::NotebookSummary;
+use super::envelope::Answer;
+use super::problem::Problem;
+use super::selection::{CellsToRun, Doubts};
+use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
+use crate::editing::view;
+use crate::graph::{RunReason, Stale};
+use crate::notebook::first_line;
+use crate::stale::notebook_graph::NotebookGraph;
+
+/// What a request would run.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlanAnswer {
+    /// The notebook.
+    #[serde(flatten)]
+    pub notebook: NotebookSummary,
+    /// The cells, in the order in which they would run.
+    pub plan: Vec<PlannedRow>,
+    /// What is not certain when these cells have run.
+    #[serde(flatten)]
+    pub doubts: Doubts,
+}
+
+impl Answer for PlanAnswer {}
+
+/// A cell that would run.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlannedRow {
+    /// Its place in the notebook, from 0.
+    pub index: usize,
+    /// Its id.
+    pub id: String,
+    /// How its source begins.
+    pub first_line: String,
+    /// Why it would run, in words.
+    pub why: String,
+    /// Why it is out of date, if that is the reason.
+    pub stale: Option<StaleCell>,
+    /// As much of its id as other requests need.
+    #[serde(skip)]
+    pub short_id: String,
+}
+
+/// Says which cells a request would run, and why. Nothing runs.
+///
+/// # Errors
+/// The notebook or the project's state cannot be read, or a cell does not exist.
+pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Problem> {
+    let file = caller.notebook_file().await?;
+    blocking(caller, move |caller| {
+        let document = view::open(&file, caller.by())?.document;
+        let analysis = analysis(cells.assume_order);
+        let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
+        let selection = cells.selection(cells.places(&document)?);
+        let plan = cells.plan(&document, &graph, &selection, &caller.cancel)?;
+        let names = CellNames::of(&document, &graph);
+        let rows = plan.cells.iter().filter_map(|planned| {
+            let place = graph.place(planned.cell)?;
+            let cell = document.cells().get(place)?;
+            let stale = match &planned.why {
+                RunReason::Stale(_) => names.stale_at(place),
+                RunReason::Requested | RunReason::Restores(_) | RunReason::Reads { .. } => None,
+            };
+            Some(PlannedRow {
+                index: place,
+                id: cell.id().to_owned(),
+                first_line: first_line(&cell.source(), FIRST_LINE),
+                why: names.why(place, &planned.why),
+                stale,
+                short_id: names.short_id(planned.cell).to_owned(),
+            })
+        });
+        Ok(PlanAnswer {
+            plan: rows.collect(),
+            doubts: Doubts::of(&plan),
+            notebook: NotebookSummary::of(&file, &document),
+        })
+    })
+    .await
+}
+
+impl CellNames<'_> {
+    fn why(&self, place: usize, why: &RunReason) -> String {
+        match why {
+            RunReason::Requested => "asked for".to_owned(),
+            // A cell that is up to date now may become stale by the plan itself.
+            RunReason::Stale(stale) => match self.stale_at(place) {
+                Some(stale) => stale.text,
+                None => self.becomes_stale(stale),
+            },
+            RunReason::Restores(name) => format!("{name} is needed as it leaves it"),
+            RunReason::Reads { name, cell } => {
+                format!("reads {name} from {}", self.short_id(*cell))
+            }
+        }
+    }
+
+    fn becomes_stale(&self, stale: &Stale) -> String {
+        match stale {
+            Stale::Needs { name, cell, .. } => {
+                format!("{} gives {name} anew", self.short_id(*cell))
+            }
+            _ => "it becomes stale".to_owned(),
+        }
+    }
+}

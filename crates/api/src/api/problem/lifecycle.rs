@@ -1,0 +1,254 @@
+//! Problems with kernels: with opening, interrupting, serving and naming them.
+
+use super::{Problem, ProblemKind, causes};
+use crate::execution::run::RunError;
+use crate::kernel::confine::sandbox::SandboxError;
+use crate::kernel::process::connection::ConnectionError;
+use crate::kernel::shell::quote;
+use crate::kernel::spec::selection::SelectionError;
+use crate::lifecycle::interrupt::InterruptError;
+use crate::lifecycle::open_error::{AttachError, OpenError, ShareError};
+use crate::lifecycle::target::TargetError;
+use crate::notebook::size;
+use crate::project::StateError;
+use crate::server::{ServerError, ServerErrorKind};
+use crate::setup::serve::ServeError;
+use crate::setup::vscode_extension::VscodeExtensionError;
+
+impl Problem {
+    /// Makes a problem of a command for which no notebook is found; `command` is what was typed.
+    pub fn of_target(error: &TargetError, command: &str) -> Self {
+        let kind = match error {
+            TargetError::NotOpen { .. } | TargetError::NoneOpen { .. } => ProblemKind::NoKernel,
+            TargetError::Several { .. } => ProblemKind::Usage,
+            TargetError::State(_) | TargetError::Project(_) => ProblemKind::Failed,
+        };
+        Self::new(kind, causes(error)).all_hints(error.hints(command))
+    }
+}
+
+/// The hint for a connection file that cannot be used.
+const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
+
+impl From<OpenError> for Problem {
+    fn from(error: OpenError) -> Self {
+        let problem = |kind| Self::new(kind, causes(&error));
+        match &error {
+            OpenError::Choose(choose) => {
+                let kind = match choose {
+                    SelectionError::Ambiguous { .. } => ProblemKind::Usage,
+                    _ => ProblemKind::Failed,
+                };
+                problem(kind).all_hints(choose.hints())
+            }
+            OpenError::Untrusted(untrusted) => {
+                problem(ProblemKind::Refused).all_hints(untrusted.hints())
+            }
+            OpenError::SandboxedStart { reason, lines } => {
+                let kind = match reason {
+                    SandboxError::Folders(_) => ProblemKind::Failed,
+                    SandboxError::Tcp => ProblemKind::Usage,
+                    _ => ProblemKind::Refused,
+                };
+                problem(kind).lines(lines).all_hints(reason.hints())
+            }
+            OpenError::Died {
+                log, lines, limit, ..
+            } => {
+                let died = problem(ProblemKind::NoKernel)
+                    .lines(lines)
+                    .hint(format!("its whole log is {}", log.display()))
+                    .hint("another kernel can be named with --kernel NAME or --python PATH");
+                match limit {
+                    Some(bytes) => died.hint(format!(
+                        "it was allowed {} of memory: --memory SIZE allows more, --memory none all",
+                        size(*bytes)
+                    )),
+                    None => died,
+                }
+            }
+            OpenError::Slow { .. } => problem(ProblemKind::StillRunning).hint(
+                "it goes on starting; nb open waits again, nb log --kernel shows what it says, nb shutdown ends it",
+            ),
+            OpenError::Unreachable { .. } => problem(ProblemKind::NoKernel)
+                .hint("if this shell is sandboxed, allow nb outside the sandbox"),
+            OpenError::ProcessStopped { .. } => problem(ProblemKind::NoKernel),
+            OpenError::Unchecked { .. } => problem(ProblemKind::Refused),
+            OpenError::Sandboxed { .. } => {
+                problem(ProblemKind::Refused).hint("allow nb outside the sandbox")
+            }
+            OpenError::OtherHost {
+                notebook, outside, ..
+            } => {
+                let place = if *outside {
+                    "allow nb outside the sandbox, or in a container"
+                } else {
+                    "use it there, or"
+                };
+                problem(ProblemKind::Refused).hint(format!(
+                    "{place} start one here in its place: nb open --force {}",
+                    quote(notebook)
+                ))
+            }
+            OpenError::LaterKind { .. } => {
+                problem(ProblemKind::Refused).hint("use the nb that recorded it, or a later one")
+            }
+            OpenError::NotOwned { .. } => {
+                problem(ProblemKind::Refused).hint("end or restart it in the program that started it")
+            }
+            OpenError::Attach(attach) => {
+                let kind = match attach {
+                    AttachError::NoFile { .. }
+                    | AttachError::NotListening { .. }
+                    | AttachError::Gone { .. } => ProblemKind::NoKernel,
+                    AttachError::NoReply { .. } => ProblemKind::StillRunning,
+                    AttachError::Sandboxed { .. }
+                    | AttachError::Proxy { .. }
+                    | AttachError::OfNotebook { .. } => ProblemKind::Refused,
+                    AttachError::File(_) | AttachError::NoHome(_) => ProblemKind::Failed,
+                };
+                problem(kind).all_hints(attach.hints())
+            }
+            OpenError::Share(share) => {
+                let kind = match share {
+                    ShareError::Unknown { .. } => ProblemKind::NoKernel,
+                    _ => ProblemKind::Refused,
+                };
+                problem(kind).hint(share.hint())
+            }
+            OpenError::NoKernel { notebook } => {
+                problem(ProblemKind::NoKernel).hint(format!("nb open {}", quote(notebook)))
+            }
+            OpenError::Connection(
+                ConnectionError::Read { .. } | ConnectionError::Content { .. },
+            ) => problem(ProblemKind::Failed).hint(NEW_FILE),
+            OpenError::Server(server) => Self::of_server(server),
+            OpenError::NoServerKernel { server, .. } => problem(ProblemKind::NoKernel)
+                .hint(format!("nb kernels --server {server} lists those that run there"))
+                .hint(format!("to start one there: nb open NOTEBOOK --server {server}")),
+            OpenError::ServerLimit { server, open, .. } => {
+                let lines: Vec<_> = open
+                    .iter()
+                    .map(|it| {
+                        let state = if it.is_idle { "idle" } else { "busy" };
+                        format!("{}: {state}", it.notebook.display())
+                    })
+                    .collect();
+                problem(ProblemKind::Refused)
+                    .lines(&lines)
+                    .hint("end one that is not needed: nb shutdown NOTEBOOK")
+                    .hint(format!("to allow more: nb server add {server} … --max-kernels N --replace"))
+            }
+            OpenError::RunsElsewhere { notebook, .. } => {
+                problem(ProblemKind::Refused).hint(format!("nb shutdown {}", quote(notebook)))
+            }
+            OpenError::OnlyHere {
+                is_as_before,
+                ran_there,
+                ..
+            } => {
+                let refused = problem(ProblemKind::Refused);
+                let refused = match ran_there {
+                    true => refused.hint("for a kernel of this machine add --own"),
+                    false => refused.hint("for a kernel of this machine leave out --server"),
+                };
+                match is_as_before {
+                    true => refused.hint("to run it there without that add --no-sandbox"),
+                    false => refused,
+                }
+            }
+            OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
+            OpenError::NotebookFile(file) => {
+                problem(ProblemKind::Failed).all_hints(super::editing::hint(file))
+            }
+            OpenError::Notebook { .. }
+            | OpenError::NotANotebook { .. }
+            | OpenError::Lock { .. }
+            | OpenError::Project(_)
+            | OpenError::State(_)
+            | OpenError::Config(_)
+            | OpenError::Connection(_)
+            | OpenError::Detach(_)
+            | OpenError::Internal(_) => problem(ProblemKind::Failed),
+        }
+    }
+}
+
+impl Problem {
+    /// Makes a problem of what went wrong with a server.
+    pub fn of_server(error: &ServerError) -> Self {
+        let kind = match &error.kind {
+            ServerErrorKind::Unauthorized { .. }
+            | ServerErrorKind::UserRefused { .. }
+            | ServerErrorKind::Conflict { .. } => ProblemKind::Refused,
+            ServerErrorKind::Name(_) => ProblemKind::Usage,
+            _ => ProblemKind::Failed,
+        };
+        Self::new(kind, causes(error))
+    }
+}
+
+impl From<InterruptError> for Problem {
+    fn from(error: InterruptError) -> Self {
+        match error {
+            InterruptError::Open(open) => open.into(),
+            InterruptError::Refused(_) => {
+                Self::new(ProblemKind::Failed, causes(&error)).hint("nb status shows how it is")
+            }
+            InterruptError::Signal(_) | InterruptError::Client(_) => {
+                Self::new(ProblemKind::NoKernel, causes(&error))
+                    .hint("nb status shows whether it is alive; nb restart replaces it")
+            }
+        }
+    }
+}
+
+impl From<StateError> for Problem {
+    fn from(error: StateError) -> Self {
+        Self::new(ProblemKind::Failed, causes(&error))
+    }
+}
+
+impl From<VscodeExtensionError> for Problem {
+    fn from(error: VscodeExtensionError) -> Self {
+        Self::new(ProblemKind::Failed, causes(&error))
+    }
+}
+
+impl From<ServeError> for Problem {
+    fn from(error: ServeError) -> Self {
+        let kind = if matches!(error, ServeError::NotOurs { .. }) {
+            ProblemKind::Refused
+        } else {
+            ProblemKind::Failed
+        };
+        let problem = Self::new(kind, causes(&error));
+        match &error {
+            ServeError::NotOurs { folder } => {
+                problem.hint(format!("move it away: mv {0} {0}.other", quote(folder)))
+            }
+            ServeError::Install { .. } => problem.hint("nb doctor shows the fix"),
+            _ => problem,
+        }
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        if let RunError::Unseen(error) = error {
+            return (*error).into();
+        }
+        let problem = |kind| Self::new(kind, causes(&error));
+        match &error {
+            RunError::State(_) => problem(ProblemKind::Failed),
+            RunError::ConnectionFile(_) => problem(ProblemKind::NoKernel).hint(NEW_FILE),
+            RunError::NotReady(_) => {
+                problem(ProblemKind::StillRunning).hint("nb status tells when it is ready")
+            }
+            RunError::Ended { fix, .. } => problem(ProblemKind::NoKernel).hint(fix.clone()),
+            RunError::Client(_) | RunError::Unseen(_) => {
+                problem(ProblemKind::NoKernel).hint("nb status tells its state; nb open starts it")
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Problems as text, with the conflicts of a refused edit.
+
+use crate::api::problem::{Problem, RefusedEdit};
+use crate::editing::conflict_summary::ConflictSummary;
+use crate::notebook::DiffLine;
+
+/// How many conflicts are listed.
+const MOST: usize = 3;
+
+/// Returns a problem as lines.
+pub fn lines(problem: &Problem) -> Vec<String> {
+    let mut lines = vec![problem.message.clone()];
+    lines.extend(problem.lines.iter().map(|line| format!("  | {line}")));
+    lines.extend(conflicts(&problem.conflicts));
+    lines.extend(problem.hints.iter().map(|hint| format!("hint: {hint}")));
+    lines
+}
+
+/// Returns the conflicts of a refusal as lines: of each cell what others changed.
+fn conflicts(conflicts: &[RefusedEdit]) -> Vec<String> {
+    let shown = conflicts.iter().take(MOST).flat_map(block);
+    let mut lines: Vec<_> = shown.collect();
+    match conflicts.len().saturating_sub(MOST) {
+        0 => {}
+        1 => lines.push("and one more cell".to_owned()),
+        more => lines.push(format!("and {more} more cells")),
+    }
+    lines
+}
+
+fn block(refused: &RefusedEdit) -> Vec<String> {
+    let conflict = &refused.conflict;
+    let cell = conflict.cell.as_deref();
+    let subject = cell.map_or_else(|| "the notebook".to_owned(), |cell| format!("cell {cell}"));
+    let revision = conflict.revision.map(|it| format!(" · revision {it}"));
+    let unsaved = if refused.unsaved {
+        " · not saved yet"
+    } else {
+        ""
+    };
+    let (field, revision) = (&conflict.field, revision.unwrap_or_default());
+    let mut lines = vec![format!("{subject} · {field}{revision}{unsaved}")];
+    if conflict.theirs.is_none() {
+        lines.push("  removed".to_owned());
+    }
+    lines.extend(changed(&refused.changed, cell));
+    if let Some(lost) = &refused.lost {
+        lines.push("  not in the notebook:".to_owned());
+        lines.extend(changed(lost, None));
+    }
+    lines
+}
+
+/// Returns changed lines, and how to look at those that are left out.
+fn changed(summary: &ConflictSummary, cell: Option<&str>) -> Vec<String> {
+    let lines = summary.lines.iter().map(|line| match line {
+        DiffLine::Same(text) => format!("    {text}"),
+        DiffLine::Removed(text) => format!("  - {text}"),
+        DiffLine::Added(text) => format!("  + {text}"),
+    });
+    let mut lines: Vec<_> = lines.collect();
+    if summary.left_out > 0 {
+        let s = if summary.left_out == 1 { "" } else { "s" };
+        let command = cell.map_or_else(String::new, |cell| format!(": nb cell {cell}"));
+        lines.push(format!(
+            "  … {} more changed line{s}{command}",
+            summary.left_out
+        ));
+    }
+    lines
+}

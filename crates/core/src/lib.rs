@@ -1,0 +1,22 @@
+//! Notebooks edited and run: who acts, edits, the life cycles of kernels, and executions.
+//!
+//! | module | holds | imports |
+//! |---|---|---|
+//! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel |
+//! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
+//! | [`lifecycle`] | a kernel opened, shared, restarted, ended; which notebook a command means | wire, notebook, project, kernel, server, client, activity, task, editing |
+//! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
+//!
+//! An edit that was written can be undone; a cell that was sent to a kernel is recorded to its end, whoever ends meanwhile.
+//! Nothing here prints, or knows which front door a request came through.
+
+pub mod activity;
+pub mod editing;
+pub mod execution;
+pub mod lifecycle;
+
+use nb_kernels::{client, kernel, task};
+use nb_notebook::notebook;
+use nb_project::project;
+use nb_remote::server;
+use nb_wire::wire;

@@ -1,0 +1,31 @@
+//! The life cycle of kernels: opening one for a notebook, sharing it, restarting and ending it.
+
+mod action_event;
+pub mod all_kernels;
+pub mod attach;
+pub mod available;
+mod confined;
+pub mod consent;
+pub mod create;
+pub mod death;
+mod end_kernel;
+pub mod gc;
+pub mod idle;
+pub mod interrupt;
+pub mod liveness;
+pub mod move_notebook;
+pub mod named_files;
+pub mod open;
+pub mod open_error;
+mod ready;
+pub mod reconnect;
+pub mod restart;
+pub mod sandbox;
+pub mod server_connection;
+pub mod server_kernel;
+pub mod share;
+pub mod shutdown;
+pub mod start;
+pub mod status;
+pub mod target;
+pub mod trust_again;

@@ -1,0 +1,13 @@
+//! The folder `.nb` of a project.
+//!
+//! | module | holds | imports |
+//! |---|---|---|
+//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
+//!
+//! Whole files are replaced atomically, appended records are written whole under a lock, and no link inside the folder is
+//! followed. What this version does not know is kept. Nothing here starts a process or knows whether one lives.
+
+pub mod project;
+
+use nb_notebook::notebook;
+use nb_wire::wire;

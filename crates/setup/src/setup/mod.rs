@@ -1,0 +1,13 @@
+//! What is set up on a machine: kernelspecs through which front ends find kernels, the extension for VS Code, agents'
+//! files, and the checks of `nb doctor`.
+
+pub mod agent_setup;
+pub mod doctor;
+pub mod install;
+pub mod planned_file;
+pub mod program;
+pub mod serve;
+pub mod serve_chat;
+pub mod vscode_extension;
+pub mod vscode_package;
+pub mod vscode_settings;
