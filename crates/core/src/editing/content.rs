@@ -25,7 +25,7 @@ const LARGEST: u64 = beneath::LARGE;
 /// Reads a notebook's file.
 ///
 /// # Errors
-/// Of the kind `FileTooLarge` where it has more than [`LARGEST`] bytes; and those of the system.
+/// Of the kind `FileTooLarge` where it is larger than notebooks may be; and those of the system.
 pub fn read_notebook(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     check_size(&file)?;

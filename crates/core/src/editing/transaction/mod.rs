@@ -106,11 +106,11 @@ pub(super) fn write_with<E: std::error::Error + 'static>(
     write_running_with(notebook, mode, &|_| false, change)
 }
 
-/// Like [`write`], for the recorder of the cells that `runs` names: the outputs of these cells are the
+/// Like [`write()`], for the recorder of the cells that `runs` names: the outputs of these cells are the
 /// recorder's, even if other programs save others in the meantime. The file only gets another size than before.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_running<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
