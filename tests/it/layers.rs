@@ -394,6 +394,34 @@ fn every_module_stands_on_the_map() {
 }
 
 #[test]
+fn no_crate_has_more_lines_than_its_budget() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = root.join("scripts/lines-of-code");
+    let output = std::process::Command::new("python3").arg(script).output();
+    let counts = String::from_utf8(output.expect("count the lines").stdout).expect("text");
+    let number = |text: &str| text.trim().replace(',', "").parse::<usize>().ok();
+    let page = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("read the page");
+    let budgets = page.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let budget = number(rest.trim_end_matches(" |").rsplit("| ").next()?)?;
+        Some((name.trim_start_matches("crates/"), budget))
+    });
+    let budgets: BTreeMap<_, _> = budgets.collect();
+    assert_eq!(budgets.len(), source_folders().len(), "{budgets:?}");
+    for (name, budget) in budgets {
+        let count = counts.lines().find_map(|line| {
+            let (count, found) = line.trim().split_once("  ")?;
+            (found == name).then(|| number(count)).flatten()
+        });
+        let count = count.unwrap_or_else(|| panic!("{name}: {counts}"));
+        assert!(
+            count <= budget,
+            "{name} has {count} lines, its budget is {budget}"
+        );
+    }
+}
+
+#[test]
 fn no_test_file_is_forgotten() {
     let main = include_str!("main.rs");
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it"))

@@ -249,6 +249,11 @@ mod tests {
         // An editor that does not know ids has dropped them.
         assert_eq!(aligned("a:x b:y", "x Y"), [Some(0), Some(1)]);
         assert_eq!(aligned("a:x", "b:x"), [None]);
+        // Two ids of the file that differ are two cells, also between the same neighbours.
+        assert_eq!(aligned("x a:q z", "x b:y z"), [Some(0), None, Some(2)]);
+        assert_eq!(aligned("x q z", "x b:y z"), [Some(0), Some(1), Some(2)]);
+        let pairs = cells("a:x b:y").counterparts(&cells("b:y c:x a:z"));
+        assert_eq!(pairs, [Some(2), Some(0)]);
     }
 
     #[test]

@@ -209,3 +209,72 @@ fn between(document: &Document) -> String {
 fn hash(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notebook::tests::fixtures::cells;
+
+    /// Returns a notebook with this text between its cells' braces.
+    fn spaced(cells: &str) -> Document {
+        let text = format!(
+            r#"{{"cells": [{cells}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}"#
+        );
+        Document::parse(text).unwrap()
+    }
+
+    fn cell(id: &str) -> String {
+        format!(r#"{{"cell_type": "raw", "id": "{id}", "metadata": {{}}, "source": ""}}"#)
+    }
+
+    #[test]
+    fn a_replaced_text_begins_and_ends_at_whole_characters() {
+        // The first two share their first byte, the others their last one.
+        for (old, new) in [("é", "è"), ("é", "ĩ"), ("aéb", "aĩb")] {
+            let (before, after) = (cells(&format!("a:{old}")), cells(&format!("a:{new}")));
+            let exact = ExactBytes::of(&before, &after).expect("it was replaced");
+            assert_eq!(
+                exact.cells[0].was,
+                old.trim_matches(['a', 'b']),
+                "{old} {new}"
+            );
+            let mut undone = after.clone();
+            undone.set_source(0, old).unwrap();
+            exact.put(&after, &mut undone);
+            assert_eq!(undone.to_bytes(), before.to_bytes());
+        }
+    }
+
+    #[test]
+    fn the_space_between_cells_comes_back_also_where_only_the_end_of_the_list_changed() {
+        let (a, b) = (cell("a"), cell("b"));
+        let before = spaced(&format!(" {a}  "));
+        let after = spaced(&format!(" {a},\n{b}\n"));
+        let exact = ExactBytes::of(&before, &after).expect("the list changed");
+        let mut undone = after.clone();
+        undone.remove(1).unwrap();
+        exact.put(&after, &mut undone);
+        assert_eq!(undone.to_bytes(), before.to_bytes());
+    }
+
+    #[test]
+    fn the_bytes_of_a_removed_cell_stay_out_of_a_file_of_another_style() {
+        let before = cells("a:1 b:2");
+        let after = cells("a:1");
+        let exact = ExactBytes::of(&before, &after).expect("a cell was removed");
+        let narrow = |document: &Document| {
+            let value: serde_json::Value = serde_json::from_slice(&document.to_bytes()).unwrap();
+            Document::parse(value.to_string()).unwrap()
+        };
+        let now = narrow(&after);
+        let mut undone = narrow(&before);
+        exact.put(&now, &mut undone);
+        assert_eq!(undone.to_bytes(), narrow(&before).to_bytes());
+        // In a file of the same style they come back.
+        let mut undone = before.clone();
+        undone.set_source(1, "x").unwrap();
+        undone.set_source(1, "2").unwrap();
+        exact.put(&after, &mut undone);
+        assert_eq!(undone.to_bytes(), before.to_bytes());
+    }
+}

@@ -385,6 +385,9 @@ mod tests {
                 "a:1 h:h b:2 c:3",
             ),
             ("a:1 b:2 c:3", "b:2 c:3 a:1", "c:4 a:1", "a:1 c:4"),
+            // Somebody has moved a cell again: it stays where they have put it.
+            ("a:1 b:2 c:3", "c:3 a:1 b:2", "a:1 c:3 b:2", "a:1 c:3 b:2"),
+            ("a:1 b:2 c:3", "c:3 a:1 b:2", "b:2 a:1 c:3", "b:2 a:1 c:3"),
             // A split, and a join.
             ("a:x|y", "a:x n:y", "a:x n:y h:h", "a:x|y h:h"),
             ("a:x b:y", "a:x|y", "a:X|y", "a:X b:y"),

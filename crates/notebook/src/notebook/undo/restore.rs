@@ -286,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn equal_attachments_keep_their_bytes() {
+        let file = r#"{"cells": [{"attachments":  {"a.png" : {"image/png": "AA=="}}, "cell_type": "markdown", "id": "a", "metadata": {}, "source": "x"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"#;
+        let mut document = open(file);
+        let version = r#"{"attachments":{"a.png":{"image/png":"AA=="}},"cell_type":"markdown","id":"a","metadata":{},"source":"y"}"#;
+        document
+            .restore_version(0, &Json::parse(version).unwrap())
+            .unwrap();
+        assert_eq!(text(&document), file.replace(r#""x""#, r#""y""#));
+    }
+
+    #[test]
     fn attachments_and_types_of_the_future_come_back() {
         let cell = r#"{"attachments":{"a.png":{"image/png":"AA=="}},"cell_type":"markdown","id":"a","metadata":{},"source":"x"}"#;
         let file =
