@@ -121,6 +121,8 @@ def failed(kernel, name):
     """Shows a notebook whose kernel would be one of the folder's."""
     path = connection_file()
     with server(name), process(kernel, path) as child, Client(path) as client:
+        # The subscription may come after the other sockets, and what was published before is not received.
+        client.wait("the subscription", lambda channel, _: channel == "iopub")
         reply, _ = client.finish(client.execute("1"))
         assert reply.content["status"] == "error", reply
         child.terminate()
