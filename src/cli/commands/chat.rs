@@ -58,7 +58,7 @@ Examples:
   nb serve --chat                              the same in a notebook";
 
 /// The longest message from stdin, in bytes.
-const LONGEST: u64 = 8 << 20;
+const MESSAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// The name under which the shell's conversation is stored.
 const NAME: &str = "shell";
@@ -164,7 +164,10 @@ impl ShellChat {
         match text {
             Some("-") => {
                 let mut text = String::new();
-                let read = io::stdin().lock().take(LONGEST).read_to_string(&mut text);
+                let read = io::stdin()
+                    .lock()
+                    .take(MESSAGE_BYTES_MAX)
+                    .read_to_string(&mut text);
                 read.map_err(|error| Problem::failed("read the message", &error))?;
                 self.send(&text).await
             }

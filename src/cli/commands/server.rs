@@ -162,12 +162,12 @@ fn request(add: Add) -> Result<AddServerRequest, Problem> {
 
 fn of_stdin() -> Result<Secret, Problem> {
     /// The longest token, in bytes.
-    const MOST: u64 = 64 << 10;
+    const TOKEN_BYTES_MAX: u64 = 64 << 10;
     if io::stdin().is_terminal() {
         print::note("the token, then Enter and Ctrl-D:");
     }
     let mut text = String::new();
-    let read = io::stdin().take(MOST).read_to_string(&mut text);
+    let read = io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Problem::failed("read the token from stdin", &error))?;
     match text.trim() {
         "" => Err(Problem::new(ProblemKind::Usage, "stdin has no token")),

@@ -225,14 +225,14 @@ impl Drop for Connection {
 impl OtherOutput {
     /// Returns the last lines of stderr.
     fn last_lines(&self) -> Vec<String> {
-        const MOST: usize = 12;
+        const LINES_MAX: usize = 12;
         let bytes: Vec<u8> = self.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text
             .lines()
             .filter(|line| !line.trim().is_empty())
             .collect();
-        let first = lines.len().saturating_sub(MOST);
+        let first = lines.len().saturating_sub(LINES_MAX);
         lines[first..]
             .iter()
             .map(|line| (*line).to_owned())

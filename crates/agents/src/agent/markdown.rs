@@ -8,7 +8,7 @@ use similar::TextDiff;
 use crate::notebook::visible_line;
 
 /// How much of one text of a tool is shown, in bytes.
-const MOST: usize = 4000;
+const SHOWN_BYTES_MAX: usize = 4000;
 
 /// Returns a text that Markdown shows as it is, on one line.
 pub(super) fn escaped(text: &str) -> String {
@@ -58,11 +58,11 @@ pub(super) fn block(text: &str, language: &str) -> String {
 
 /// Returns a text, or its beginning and its end if it is long.
 pub(super) fn shortened(text: &str) -> String {
-    if text.len() <= MOST {
+    if text.len() <= SHOWN_BYTES_MAX {
         return text.to_owned();
     }
-    let head = text.floor_char_boundary(MOST / 2);
-    let tail = text.ceil_char_boundary(text.len() - MOST / 2);
+    let head = text.floor_char_boundary(SHOWN_BYTES_MAX / 2);
+    let tail = text.ceil_char_boundary(text.len() - SHOWN_BYTES_MAX / 2);
     let left_out = tail - head;
     format!(
         "{}\n… {left_out} bytes are left out …\n{}",
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(block("```\nx", "text"), "````text\n```\nx\n````");
         let long = shortened(&"é".repeat(5000));
         assert!(
-            long.len() < MOST + 60 && long.contains("are left out"),
+            long.len() < SHOWN_BYTES_MAX + 60 && long.contains("are left out"),
             "{}",
             long.len()
         );

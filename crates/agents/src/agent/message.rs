@@ -17,7 +17,7 @@ use crate::notebook::Document;
 const LARGEST_IMAGE: u64 = 8 << 20;
 
 /// How many things of one message are sent beside its text.
-const MOST: usize = 16;
+const ATTACHMENTS_MAX: usize = 16;
 
 static IMAGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"!\[[^\]\n]*\]\(([^)\s]+)\)").expect("it is a pattern"));
@@ -54,7 +54,7 @@ impl ChatMessage {
         let images = IMAGE
             .captures_iter(text)
             .map(|capture| capture[1].to_owned());
-        for name in images.take(MOST) {
+        for name in images.take(ATTACHMENTS_MAX) {
             // A page's address stays for the agent to follow.
             if !name.contains("://") && !name.starts_with("data:") {
                 let image = image(workspace, &folder.join(&name)).await;
@@ -64,7 +64,7 @@ impl ChatMessage {
         let files = FILE
             .captures_iter(text)
             .map(|capture| capture[1].to_owned());
-        for name in files.take(MOST) {
+        for name in files.take(ATTACHMENTS_MAX) {
             let (path, cell) = match name.split_once('#') {
                 Some((path, cell)) => (path, Some(cell)),
                 None => (name.as_str(), None),

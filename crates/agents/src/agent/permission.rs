@@ -171,10 +171,10 @@ fn letters() -> impl Iterator<Item = char> {
 
 /// Returns a text of an agent as one line of bounded length, so that it cannot imitate the rest of a prompt.
 fn one_line(text: &str) -> String {
-    const MOST: usize = 200;
+    const LINE_CHARS_MAX: usize = 200;
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let mut line: String = text.chars().map(plain).take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
+    let mut line: String = text.chars().map(plain).take(LINE_CHARS_MAX).collect();
+    if text.chars().nth(LINE_CHARS_MAX).is_some() {
         line.push('…');
     }
     visible_line(&line).into_owned()

@@ -234,8 +234,8 @@ fn answer(response: RawJsonRpcResponse) -> Incoming {
 
 /// Returns the beginning of a text that has no limit.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 2000;
-    match text.char_indices().nth(MOST) {
+    const CHARS_MAX: usize = 2000;
+    match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }

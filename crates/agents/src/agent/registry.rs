@@ -26,10 +26,10 @@ const ADDRESS: &str = "NB_AGENT_REGISTRY";
 const FILE: &str = "agent-registry.json";
 
 /// The largest registry, in bytes. The published one has some hundred kilobytes.
-const MOST: u64 = 8 << 20;
+const FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// The longest text of the registry that is shown, in characters.
-const LONGEST: usize = 200;
+const TEXT_CHARS_MAX: usize = 200;
 
 /// The local copy of the registry.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +143,7 @@ impl AgentRegistry {
             path: path.clone(),
             why,
         };
-        match beneath::read(&path, MOST) {
+        match beneath::read(&path, FILE_BYTES_MAX) {
             Ok(text) => Self::parse(&text).map_err(damaged),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(RegistryError::Missing)
@@ -160,7 +160,7 @@ impl AgentRegistry {
         let path = file(variables)?;
         let address = variables.get(ADDRESS);
         let address = address.as_deref().and_then(|it| it.to_str());
-        let text = download(address.unwrap_or(URL), MOST).await;
+        let text = download(address.unwrap_or(URL), FILE_BYTES_MAX).await;
         let text = text.map_err(|error| RegistryError::Download(error.to_string()))?;
         let registry = Self::parse(&text).map_err(RegistryError::Download)?;
         let folder = path.parent().unwrap_or(&path);
@@ -269,7 +269,7 @@ impl Entry {
         let env: Vec<_> = env.into_iter().collect();
         let title = format!("{} {}", self.name, self.version);
         let agent = RegisteredAgent {
-            title: title.chars().take(LONGEST).collect(),
+            title: title.chars().take(TEXT_CHARS_MAX).collect(),
             launch: Launch { name, argv, env },
             source,
         };

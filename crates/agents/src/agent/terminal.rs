@@ -1,7 +1,7 @@
 //! Terminals: the commands that an agent runs through its client.
 //!
 //! A terminal ends with the turn at the latest, with all processes that its command has started. Its output is
-//! bounded: the beginning is dropped. An agent can have [`MOST`] terminals at once.
+//! bounded: the beginning is dropped. An agent can have [`TERMINALS_MAX`] terminals at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +22,7 @@ use crate::kernel::process::command_tree::{TreeCommand, TreeReport};
 use crate::kernel::process::detach;
 
 /// How many terminals an agent may have at once.
-const MOST: usize = 32;
+const TERMINALS_MAX: usize = 32;
 
 /// How much output is kept where the agent names no limit, and the most that it may name, in bytes.
 const OUTPUT: usize = 1 << 20;
@@ -84,10 +84,10 @@ impl Terminals {
     }
 
     fn check_room(&self) -> Result<(), String> {
-        match self.running.borrow().len() < MOST {
+        match self.running.borrow().len() < TERMINALS_MAX {
             true => Ok(()),
             false => Err(format!(
-                "{MOST} terminals are open: release some of them first"
+                "{TERMINALS_MAX} terminals are open: release some of them first"
             )),
         }
     }
@@ -360,7 +360,7 @@ mod tests {
     #[tokio::test]
     async fn an_agent_has_a_number_of_terminals() {
         let terminals = Terminals::default();
-        for number in 0..MOST {
+        for number in 0..TERMINALS_MAX {
             let terminal = Rc::new(ended(b"", OUTPUT, TerminalExit::default()));
             let mut running = terminals.running.borrow_mut();
             running.insert(number.to_string(), terminal);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The largest conversation that is sent, in bytes of text: what is older is left out.
-const MOST: usize = 600_000;
+const CONVERSATION_BYTES_MAX: usize = 600_000;
 
 /// The size to which results of tools are cut where one turn alone is too large, in bytes.
 const SHORT: usize = 500;
@@ -230,7 +230,7 @@ pub(super) fn make_ids_unique(calls: &mut [ModelCall], conversation: &[Conversat
 pub(super) fn within_limit(messages: &[ConversationPart]) -> Vec<ConversationPart> {
     let mut size: usize = messages.iter().map(ConversationPart::size).sum();
     let mut from = 0;
-    while size > MOST {
+    while size > CONVERSATION_BYTES_MAX {
         let later = messages.iter().enumerate().skip(from + 1);
         let mut turns = later.filter(|(_, it)| matches!(it, ConversationPart::Person { .. }));
         let Some((next, _)) = turns.next() else {
@@ -248,7 +248,7 @@ pub(super) fn within_limit(messages: &[ConversationPart]) -> Vec<ConversationPar
         _ => None,
     });
     for result in results.flatten() {
-        if size <= MOST {
+        if size <= CONVERSATION_BYTES_MAX {
             break;
         }
         let before = result.size();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_left_out_in_whole_turns() {
-        let big = "x".repeat(MOST / 2);
+        let big = "x".repeat(CONVERSATION_BYTES_MAX / 2);
         let messages = [
             person("first"),
             result(big.clone()),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_too_large_alone_loses_its_oldest_results() {
-        let big = "ä".repeat(MOST / 3);
+        let big = "ä".repeat(CONVERSATION_BYTES_MAX / 3);
         let messages = [person("first"), result(big.clone()), result(big)];
         let part = within_limit(&messages);
         assert_eq!(part[2], messages[2]);

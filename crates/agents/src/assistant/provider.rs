@@ -21,7 +21,7 @@ pub(super) const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 const SILENCE: Duration = Duration::from_secs(180);
 
 /// The longest answer, in bytes of the stream.
-const LONGEST: usize = 16 << 20;
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// The longest answer that only says what went wrong, in bytes.
 const LONGEST_FAILURE: usize = 64 << 10;
@@ -428,7 +428,7 @@ impl Provider {
             let other = other.to_owned();
             return Err(self.no_stream(response, &other).await);
         }
-        let mut left = LONGEST;
+        let mut left = ANSWER_BYTES_MAX;
         let parts = futures_util::stream::unfold(response, |mut response| async {
             let part = response.chunk().await.transpose()?;
             Some((part.map_err(std::io::Error::other), response))
@@ -436,7 +436,7 @@ impl Provider {
         let parts = parts.map(move |part| {
             let part = part?;
             left = left.checked_sub(part.len()).ok_or_else(|| {
-                std::io::Error::other(format!("it has more than {} MiB", LONGEST >> 20))
+                std::io::Error::other(format!("it has more than {} MiB", ANSWER_BYTES_MAX >> 20))
             })?;
             Ok::<_, std::io::Error>(part)
         });

@@ -13,7 +13,7 @@ use super::problem::{Problem, ProblemKind};
 use crate::project::beneath;
 
 /// How many bytes of a log are read at once.
-const MOST: u64 = 64 << 20;
+const READ_BYTES_MAX: u64 = 64 << 20;
 
 /// Which log file is read, and how much of it.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl GrowingLog {
     fn open(path: PathBuf, lines: usize) -> io::Result<(Self, Vec<u8>)> {
         let mut file = beneath::open(&path)?;
         let metadata = file.metadata()?;
-        let mut read = metadata.len().saturating_sub(MOST);
+        let mut read = metadata.len().saturating_sub(READ_BYTES_MAX);
         let text = read_on(&mut file, &mut read)?;
         let log = Self {
             path,
@@ -141,7 +141,7 @@ impl GrowingLog {
 fn read_on(file: &mut File, read: &mut u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.seek(SeekFrom::Start(*read))?;
-    *read += file.take(MOST).read_to_end(&mut text)? as u64;
+    *read += file.take(READ_BYTES_MAX).read_to_end(&mut text)? as u64;
     Ok(text)
 }
 

@@ -218,7 +218,7 @@ pub fn images(outputs: &[OutputMessage]) -> Vec<Image> {
 }
 
 /// How many characters of each text are kept at least, however many texts there are.
-const LEAST: usize = 80;
+const SHARE_MIN: usize = 80;
 
 /// Shares a number of characters among texts of these lengths: what short texts do not use goes to long ones.
 pub fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
@@ -228,7 +228,7 @@ pub fn shares(lengths: &[usize], limit: usize) -> Vec<usize> {
     for (handled, at) in by_length.into_iter().enumerate() {
         let share = (left / (lengths.len() - handled)).min(lengths[at]);
         left -= share;
-        shares[at] = share.max(LEAST).min(lengths[at]);
+        shares[at] = share.max(SHARE_MIN).min(lengths[at]);
     }
     shares
 }
@@ -560,7 +560,7 @@ mod tests {
         );
         assert_eq!(shares(&[10, 20], 1000), [10, 20]);
         assert_eq!(shares(&[5000], 1000), [1000]);
-        assert_eq!(shares(&[100, 100], 10), [LEAST, LEAST]);
+        assert_eq!(shares(&[100, 100], 10), [SHARE_MIN, SHARE_MIN]);
         assert_eq!(shares(&[], 10), [0; 0]);
     }
 

@@ -14,7 +14,7 @@ use crate::notebook::{
 };
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
-const MOST: usize = 40;
+const OUTPUTS_MAX: usize = 40;
 
 /// The longest form beside the text that is in a short answer as JSON, in bytes.
 const LONG_FORM: usize = 200;
@@ -154,7 +154,10 @@ fn shown_outputs(cell: &Cell, limit: Option<usize>, in_short: bool) -> (Vec<Show
     let all: Vec<_> = cell.outputs().enumerate().collect();
     let count = all.len();
     let is_shown = |index: usize| {
-        limit.is_none() || count <= MOST || index < MOST / 2 || index >= count - MOST / 2
+        limit.is_none()
+            || count <= OUTPUTS_MAX
+            || index < OUTPUTS_MAX / 2
+            || index >= count - OUTPUTS_MAX / 2
     };
     let loaded = all
         .into_iter()

@@ -137,11 +137,11 @@ fn place(hunk: &DiffHunk) -> String {
 }
 
 fn field(it: &FieldDiff) -> String {
-    const MOST: usize = 200;
+    const CHARS_MAX: usize = 200;
     let text = |value: &Option<String>| match value {
         None => "none".to_owned(),
-        Some(text) if text.chars().count() > MOST => {
-            text.chars().take(MOST).chain("…".chars()).collect()
+        Some(text) if text.chars().count() > CHARS_MAX => {
+            text.chars().take(CHARS_MAX).chain("…".chars()).collect()
         }
         Some(text) => text.clone(),
     };
@@ -149,12 +149,12 @@ fn field(it: &FieldDiff) -> String {
 }
 
 fn listed(ids: &[String]) -> String {
-    const MOST: usize = 5;
-    let shown = ids.iter().take(MOST).map(String::as_str);
+    const IDS_MAX: usize = 5;
+    let shown = ids.iter().take(IDS_MAX).map(String::as_str);
     let shown = shown.collect::<Vec<_>>().join(", ");
     match ids.len() {
         1 => format!("cell {shown}"),
-        count if count > MOST => format!("{count} cells ({shown}, …)"),
+        count if count > IDS_MAX => format!("{count} cells ({shown}, …)"),
         count => format!("{count} cells ({shown})"),
     }
 }

@@ -160,9 +160,9 @@ fn ran(it: &LoggedExecution, notebook: &str) -> String {
 
 /// Describes changes to cells: `edited 3f2c 9f8e7d6c5b → 1a2b3c4d5e, removed 77de`.
 pub(super) fn changes(it: &NotebookChange) -> String {
-    const MOST: usize = 4;
+    const CHANGES_MAX: usize = 4;
     let mut parts: Vec<String> = Vec::new();
-    for step in it.changes.iter().take(MOST) {
+    for step in it.changes.iter().take(CHANGES_MAX) {
         let verb = match step.kind {
             ChangeKind::Inserted => "inserted",
             ChangeKind::Edited => "edited",
@@ -186,7 +186,7 @@ pub(super) fn changes(it: &NotebookChange) -> String {
             _ => format!("{verb} {cell}{revisions}"),
         });
     }
-    match it.changes.len().saturating_sub(MOST) {
+    match it.changes.len().saturating_sub(CHANGES_MAX) {
         0 if parts.is_empty() => parts.push("no cell".to_owned()),
         0 => {}
         more => parts.push(format!("{more} more")),

@@ -5,7 +5,7 @@ use crate::editing::conflict_summary::ConflictSummary;
 use crate::notebook::DiffLine;
 
 /// How many conflicts are listed.
-const MOST: usize = 3;
+const CONFLICTS_MAX: usize = 3;
 
 /// Returns a problem as lines.
 pub fn lines(problem: &Problem) -> Vec<String> {
@@ -18,9 +18,9 @@ pub fn lines(problem: &Problem) -> Vec<String> {
 
 /// Returns the conflicts of a refusal as lines: of each cell what others changed.
 fn conflicts(conflicts: &[RefusedEdit]) -> Vec<String> {
-    let shown = conflicts.iter().take(MOST).flat_map(block);
+    let shown = conflicts.iter().take(CONFLICTS_MAX).flat_map(block);
     let mut lines: Vec<_> = shown.collect();
-    match conflicts.len().saturating_sub(MOST) {
+    match conflicts.len().saturating_sub(CONFLICTS_MAX) {
         0 => {}
         1 => lines.push("and one more cell".to_owned()),
         more => lines.push(format!("and {more} more cells")),

@@ -8,7 +8,7 @@ use crate::notebook::{Conflict, DiffLine, changed_lines};
 const LIMIT: usize = 180;
 
 /// How many conflicts a refusal shows with their lines.
-const MOST: usize = 3;
+const CONFLICTS_MAX: usize = 3;
 
 /// The lines that one side of a conflict changed, as a refusal shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,11 +31,11 @@ pub enum ConflictSide {
 
 /// Returns for each conflict of a refusal what one side changed.
 pub fn summaries(conflicts: &[Conflict], side: ConflictSide) -> Vec<ConflictSummary> {
-    let limit = LIMIT / conflicts.len().clamp(1, MOST);
+    let limit = LIMIT / conflicts.len().clamp(1, CONFLICTS_MAX);
     let each = conflicts.iter().enumerate();
     each.map(|(at, conflict)| {
         let lines = changed(conflict, side);
-        let fits = if at < MOST { limit } else { 0 };
+        let fits = if at < CONFLICTS_MAX { limit } else { 0 };
         let mut bytes = 0;
         let shown = lines.iter().take_while(|line| {
             bytes += line.text().len() + 5;

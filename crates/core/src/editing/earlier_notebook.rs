@@ -16,7 +16,7 @@ use crate::notebook::{Cell, ChangeKind, Document, Json, NotANotebook, Revision};
 const MOST_NEAR: usize = 5;
 
 /// The fewest digits that are accepted as the beginning of a revision.
-const LEAST: usize = 3;
+const PREFIX_CHARS_MIN: usize = 3;
 
 /// An earlier version of a notebook, to compare with.
 #[derive(Clone, Debug)]
@@ -104,8 +104,9 @@ pub fn at_revision(
 ) -> Result<EarlierNotebook, EarlierError> {
     let all = revisions(notebook, now.revision());
     let text = prefix.to_lowercase();
-    let matches =
-        |had: &&PastRevision| text.len() >= LEAST && had.revision.to_string().starts_with(&text);
+    let matches = |had: &&PastRevision| {
+        text.len() >= PREFIX_CHARS_MIN && had.revision.to_string().starts_with(&text)
+    };
     let found: Vec<_> = all.iter().filter(matches).cloned().collect();
     let revision = match found.as_slice() {
         [had] => had.revision,

@@ -12,7 +12,7 @@ use crate::server::registry;
 use crate::server::{ServerClient, ServerError, ServerKind};
 
 /// How many files the server is asked for.
-const MOST: usize = 20;
+const FILES_MAX: usize = 20;
 
 /// How long the server may take to answer for all of them.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ fn files_of(notebook: &Path) -> Option<Vec<String>> {
         named.extend(relative_paths(&cell.source()).map(str::to_owned));
     }
     named.retain(|path| folder.join(path).is_file());
-    Some(named.into_iter().take(MOST).collect())
+    Some(named.into_iter().take(FILES_MAX).collect())
 }
 
 /// Returns the texts in quotes that may be paths of files beneath a notebook's folder.

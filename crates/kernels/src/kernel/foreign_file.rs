@@ -9,11 +9,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The maximum length; settings files of environments and projects are shorter.
-const LONGEST: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Returns the bytes of a regular file; fails if it is too long.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_within(path, LONGEST)
+    read_within(path, FILE_BYTES_MAX)
 }
 
 /// Returns the bytes of a regular file that has at most `longest` bytes.

@@ -15,7 +15,7 @@ use super::folder::{PRESENT, Project};
 use super::state_folder::short_name;
 
 /// How many moves are remembered; the oldest are dropped.
-const MOST: usize = 1000;
+const MOVES_MAX: usize = 1000;
 
 /// A move of a notebook within its project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Project {
             to: to.to_owned(),
             at: Timestamp::now(),
         });
-        let extra = moves.0.len().saturating_sub(MOST);
+        let extra = moves.0.len().saturating_sub(MOVES_MAX);
         moves.0.drain(..extra);
         beneath::replace(&file(self.dir()), &serde_json::to_vec(&moves)?)?;
         let (old_path, path) = (self.notebook(from), self.notebook(to));

@@ -28,7 +28,7 @@ const PORTS: [&str; 5] = [
 ];
 
 /// The largest such file that is read, in bytes.
-const MOST: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A kernel that another program has recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ impl Kernel {
 
 /// Returns the kernel that the `state.json` in a stranger's folder records.
 pub(super) fn kernel(dir: &Path) -> Option<Kernel> {
-    let text = beneath::read(&dir.join("state.json"), MOST).ok()?;
+    let text = beneath::read(&dir.join("state.json"), FILE_BYTES_MAX).ok()?;
     let fields: Map<String, Value> = serde_json::from_slice(&text).ok()?;
     if !fields.keys().all(|key| KEYS.contains(&key.as_str())) {
         return None;
@@ -88,7 +88,7 @@ fn is_private_and_local(path: &Path) -> bool {
     if !is_private {
         return false;
     }
-    let text = beneath::read_from(&file, MOST).unwrap_or_default();
+    let text = beneath::read_from(&file, FILE_BYTES_MAX).unwrap_or_default();
     // Nothing can connect through a damaged file; the code that uses it reports the damage.
     let Ok(fields) = serde_json::from_slice::<Map<String, Value>>(&text) else {
         return true;

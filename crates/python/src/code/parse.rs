@@ -12,7 +12,7 @@ use ruff_python_parser::{Mode, ParseOptions, Parsed, lexer, parse_unchecked};
 use ruff_text_size::Ranged;
 
 /// The longest text that is parsed, in bytes.
-pub(super) const LONGEST: usize = 4 << 20;
+pub(super) const TEXT_BYTES_MAX: usize = 4 << 20;
 
 /// The deepest tree that is read. Python refuses it too: its compiler ends at about 3,000.
 const DEEPEST: usize = 5_000;
@@ -46,7 +46,7 @@ pub(super) fn parsed<T>(
         line: 1,
         message: message.to_owned(),
     };
-    if source.len() > LONGEST {
+    if source.len() > TEXT_BYTES_MAX {
         return Err(refused("the cell is longer than 4 MiB"));
     }
     let fails = || refused("the parser fails on this text");

@@ -14,7 +14,7 @@ use ruff_text_size::Ranged;
 use super::parse::{self, Lines, count_lines};
 
 /// How many findings of one text are returned.
-const MOST: usize = 20;
+const FINDINGS_MAX: usize = 20;
 
 /// How much of a command or a name is shown, in characters.
 const LONGEST_SHOWN: usize = 80;
@@ -165,7 +165,7 @@ fn of_python(source: &str, first_line: usize) -> Vec<Finding> {
         };
         finder.visit_body(&parsed.syntax().body);
         finder.findings.dedup();
-        finder.findings.truncate(MOST);
+        finder.findings.truncate(FINDINGS_MAX);
         finder.findings
     });
     read.unwrap_or_default()
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_what_is_found() {
-        assert_eq!(findings(&"eval(1)\n".repeat(1000)).len(), MOST);
+        assert_eq!(findings(&"eval(1)\n".repeat(1000)).len(), FINDINGS_MAX);
         for nested in [
             "(",
             "-",

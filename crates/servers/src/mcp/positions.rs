@@ -8,7 +8,7 @@ use crate::api::problem::{Problem, ProblemKind};
 use crate::notebook::{CellSelector, Operation};
 
 /// How many notebooks are remembered. Of others an index is not checked.
-const MOST: usize = 64;
+const NOTEBOOKS_MAX: usize = 64;
 
 /// The ids of the cells that a client saw last, by notebook and index.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Positions {
     /// Remembers all cells of a notebook, in order.
     pub(super) fn set(&self, notebook: &Path, ids: impl Iterator<Item = String>) {
         let mut notebooks = self.notebooks();
-        if notebooks.len() < MOST || notebooks.contains_key(notebook) {
+        if notebooks.len() < NOTEBOOKS_MAX || notebooks.contains_key(notebook) {
             notebooks.insert(notebook.to_owned(), ids.enumerate().collect());
         }
     }
@@ -30,7 +30,7 @@ impl Positions {
     /// Remembers one cell.
     pub(super) fn see(&self, notebook: &Path, index: usize, id: &str) {
         let mut notebooks = self.notebooks();
-        if notebooks.len() < MOST || notebooks.contains_key(notebook) {
+        if notebooks.len() < NOTEBOOKS_MAX || notebooks.contains_key(notebook) {
             let seen = notebooks.entry(notebook.to_owned()).or_default();
             seen.insert(index, id.to_owned());
         }

@@ -68,7 +68,7 @@ impl PlannedFile {
 }
 
 /// The largest file that is read, in bytes.
-const LONGEST: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file below a folder; returns `None` if it does not exist. No part of the path below the folder may
 /// be a link.
@@ -97,8 +97,8 @@ fn read_regular(path: &Path) -> io::Result<String> {
     }
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LONGEST {
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
         true => Err(refused("it is too long")),
         false => Ok(text),
     }

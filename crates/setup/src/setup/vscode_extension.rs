@@ -238,8 +238,8 @@ fn last_line(text: &str) -> Option<String> {
         !line.is_empty() && !noise.iter().any(|start| line.starts_with(start))
     };
     let last = text.lines().rev().find(is_reason)?;
-    const LONGEST: usize = 300;
-    Some(last.trim().chars().take(LONGEST).collect())
+    const CHARS_MAX: usize = 300;
+    Some(last.trim().chars().take(CHARS_MAX).collect())
 }
 
 #[cfg(test)]

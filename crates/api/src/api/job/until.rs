@@ -14,7 +14,7 @@ pub(super) struct Until {
 }
 
 /// How many bytes of an incomplete line are searched.
-const LONGEST: usize = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
 
 impl Until {
     pub(super) fn new(pattern: Regex) -> Self {
@@ -61,7 +61,7 @@ impl Until {
             if at > 0 {
                 line.clear();
             }
-            if line.len() > LONGEST {
+            if line.len() > LINE_BYTES_MAX {
                 line.clear();
             }
             line.push_str(piece);

@@ -14,7 +14,7 @@ const LAST_BYTES: u64 = 8 << 10;
 const NEAR: i64 = 10;
 
 /// The longest description, in characters.
-const LONGEST: usize = 100;
+const DESCRIPTION_CHARS_MAX: usize = 100;
 
 /// Returns what moved HEAD when a file was changed, in git's words: `checkout: moving from main to dev`. `None` if
 /// the file is in no work tree, HEAD did not move then, or only commits moved it.
@@ -54,7 +54,7 @@ fn move_near(log: &str, at: Timestamp) -> Option<String> {
     let mut near = moves.take_while(|(seconds, _)| (at.as_second() - seconds).abs() <= NEAR);
     let (_, description) = near.find(|(_, description)| !description.starts_with("commit"))?;
     let shown = description.chars().filter(|c| !c.is_control());
-    Some(shown.take(LONGEST).collect())
+    Some(shown.take(DESCRIPTION_CHARS_MAX).collect())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::past::manifest_at;
 use super::record::EditCommand;
 use super::versions::{
-    CellVersion, Deleted, LEAST, NotSelected, Selected, deleted, json_of, select, versions,
+    CellVersion, Deleted, NotSelected, PREFIX_CHARS_MIN, Selected, deleted, json_of, select,
+    versions,
 };
 use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
@@ -248,7 +249,7 @@ fn chosen<'a>(
     let prefix = prefix.to_lowercase();
     let matches = |version: &&CellVersion| {
         let revision = version.revision.map(|it| it.to_string());
-        prefix.len() >= LEAST && revision.is_some_and(|it| it.starts_with(&prefix))
+        prefix.len() >= PREFIX_CHARS_MIN && revision.is_some_and(|it| it.starts_with(&prefix))
     };
     let found: Vec<_> = versions.iter().rev().filter(matches).collect();
     let several = found.iter().any(|it| it.revision != found[0].revision);

@@ -25,7 +25,7 @@ use crate::project::event::{CellStep, NotebookChange};
 const MOST_NEAR: usize = 5;
 
 /// The fewest characters that are accepted as the beginning of an operation's name.
-const LEAST: usize = 3;
+const PREFIX_CHARS_MIN: usize = 3;
 
 /// An operation in the journal, for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -331,7 +331,7 @@ fn find_operation<'a>(
     name: &str,
 ) -> Result<&'a RecordedOperation, UndoError> {
     let matches = |it: &&RecordedOperation| {
-        it.op.op == name || (name.len() >= LEAST && it.op.op.starts_with(name))
+        it.op.op == name || (name.len() >= PREFIX_CHARS_MIN && it.op.op.starts_with(name))
     };
     let found: Vec<_> = all.iter().filter(matches).collect();
     let name = name.to_owned();

@@ -151,7 +151,7 @@ pub fn deleted(notebook: &NotebookFile, document: &Document) -> Vec<Deleted> {
 }
 
 /// The fewest characters that are accepted as the beginning of an id or a revision.
-pub(super) const LEAST: usize = 3;
+pub(super) const PREFIX_CHARS_MIN: usize = 3;
 
 /// The cell that a selector matches, in the notebook or among the cells deleted from it.
 #[derive(Debug)]
@@ -194,7 +194,8 @@ pub fn select<'a>(
         Ok(index) => return Ok(Selected::Present(index)),
         Err(source) => source,
     };
-    let long = prefix.chars().count() >= LEAST && matches!(source, SelectError::NoSuchId { .. });
+    let long = prefix.chars().count() >= PREFIX_CHARS_MIN
+        && matches!(source, SelectError::NoSuchId { .. });
     let begins = |deleted: &&Deleted| long && deleted.cell.starts_with(prefix);
     let candidates: Vec<_> = deleted.iter().filter(begins).collect();
     match candidates.as_slice() {

@@ -26,7 +26,7 @@ const MOST_RANGES: usize = 256;
 
 /// How long a range is at most that has sizes which the file did not have, in bytes: half of the spaces that
 /// [`Document::with_size`] may add.
-const LONGEST: u64 = 2048;
+const RANGE_BYTES_MAX: u64 = 2048;
 
 /// The time in which the sizes of one range were seen.
 const PERIOD: SignedDuration = SignedDuration::from_hours(4);
@@ -135,7 +135,7 @@ impl Sizes {
             let [SizeRange(period, first, end), SizeRange(other, start, last)] = pair else {
                 return None;
             };
-            (period == other && last - first < LONGEST).then(|| (start - end, at + 1))
+            (period == other && last - first < RANGE_BYTES_MAX).then(|| (start - end, at + 1))
         });
         let second = near.min().map_or(0, |(_, second)| second);
         let SizeRange(_, _, last) = self.older.remove(second);

@@ -15,7 +15,7 @@ use crate::project::displays::Displays;
 use crate::project::jobs::Job;
 
 /// The most ids that wait to be written; only the last content of each is stored.
-const MOST: usize = 1000;
+const IDS_MAX: usize = 1000;
 
 /// The updates for cells of earlier executions.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl EarlierUpdates {
                 return;
             }
         }
-        if self.shown.len() < MOST || self.shown.contains_key(&it.id) {
+        if self.shown.len() < IDS_MAX || self.shown.contains_key(&it.id) {
             self.shown.insert(it.id, it.shown);
         }
     }

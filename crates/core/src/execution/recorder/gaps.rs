@@ -24,10 +24,10 @@ const SHORT_BYTES: u64 = 2_000_000;
 
 /// The least gap between two writes after that, and the time until the first write of a long
 /// notebook.
-const LEAST: Duration = Duration::from_secs(2);
+const GAP_MIN: Duration = Duration::from_secs(2);
 
 /// The longest gap, unless writing takes very long or writes very many bytes.
-const LONGEST: Duration = Duration::from_secs(30);
+const GAP_MAX: Duration = Duration::from_secs(30);
 
 /// The longest time of a write that counts as quick.
 const QUICK: Duration = Duration::from_millis(40);
@@ -67,8 +67,8 @@ impl Gaps {
     pub(super) fn new(notebook_bytes: u64) -> Self {
         let is_short = notebook_bytes <= SHORT_BYTES;
         Self {
-            doubling: LEAST,
-            next: if is_short { FIRST } else { LEAST },
+            doubling: GAP_MIN,
+            next: if is_short { FIRST } else { GAP_MIN },
         }
     }
 
@@ -90,9 +90,9 @@ impl Gaps {
         }
         let disturbs = wrote.is_watched || wrote.failed || wrote.took > QUICK;
         self.doubling = if disturbs {
-            LONGEST.min(self.doubling * 2)
+            GAP_MAX.min(self.doubling * 2)
         } else {
-            LEAST
+            GAP_MIN
         };
         self.next = self.doubling.max(wrote.took * SHARE).max(by_bytes);
     }
@@ -132,7 +132,7 @@ mod tests {
         assert!(u64::from(count) * wrote.bytes <= 500_000_000, "{count}");
         assert!(count >= 8, "{count}");
         assert!(wrote.took * count <= Duration::from_secs(600) / SHARE);
-        assert_eq!(writes[0], LEAST);
+        assert_eq!(writes[0], GAP_MIN);
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         };
         gaps.wrote(watched, EARLY_TIME);
         gaps.wrote(small, EARLY_TIME);
-        assert_eq!(gaps.next(), LEAST);
+        assert_eq!(gaps.next(), GAP_MIN);
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             },
         ] {
             let writes = ten_minutes(slow);
-            assert!(writes[1] - writes[0] >= LEAST * 2, "{writes:?}");
+            assert!(writes[1] - writes[0] >= GAP_MIN * 2, "{writes:?}");
         }
     }
 }

@@ -306,7 +306,7 @@ impl LateOutputs {
                     recorded: 0,
                 })
             })?;
-            if self.known.len() >= EndedRequests::MOST {
+            if self.known.len() >= EndedRequests::KNOWN_MAX {
                 self.known.clear();
             }
             self.known.insert(msg_id.to_owned(), found);
@@ -332,7 +332,7 @@ struct EndedRequests {
 
 impl EndedRequests {
     /// How many are known.
-    const MOST: usize = 4096;
+    const KNOWN_MAX: usize = 4096;
 
     /// Takes the type of a message about a request, and the execution state if it is a status; returns whether it is an
     /// output after the request's end.
@@ -342,7 +342,7 @@ impl EndedRequests {
                 if self.ended.insert(msg_id.to_owned()) {
                     self.order.push_back(msg_id.to_owned());
                 }
-                if self.order.len() > Self::MOST
+                if self.order.len() > Self::KNOWN_MAX
                     && let Some(oldest) = self.order.pop_front()
                 {
                     self.ended.remove(&oldest);
@@ -430,10 +430,10 @@ mod tests {
         assert!(!requests.take("stream", "a", None));
         requests.forget("b");
         assert!(!requests.take("stream", "b", None));
-        for n in 0..=EndedRequests::MOST {
+        for n in 0..=EndedRequests::KNOWN_MAX {
             requests.take("status", &n.to_string(), Some("idle"));
         }
-        assert_eq!(requests.ended.len(), EndedRequests::MOST);
+        assert_eq!(requests.ended.len(), EndedRequests::KNOWN_MAX);
         assert!(!requests.take("stream", "0", None));
         assert!(requests.take("stream", "1", None));
     }

@@ -33,7 +33,7 @@ pub(super) fn drop_privileges() -> io::Result<()> {
 /// Limits this process to `count` of its processors; different kernels get different ones.
 pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
     let mut set = sched_getaffinity(None)?;
-    let has: Vec<usize> = (0..MOST).filter(|cpu| set.is_set(*cpu)).collect();
+    let has: Vec<usize> = (0..PROCESSORS_MAX).filter(|cpu| set.is_set(*cpu)).collect();
     let first = std::process::id() as usize;
     set.clear();
     for n in 0..count.min(has.len()) {
@@ -43,4 +43,4 @@ pub(super) fn limit_cpus(count: usize) -> io::Result<()> {
 }
 
 /// The maximum number of processors in a set.
-const MOST: usize = 1024;
+const PROCESSORS_MAX: usize = 1024;

@@ -55,9 +55,11 @@ pub enum ConnectionError {
 
 /// Reads a connection file.
 pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
-    let bytes = foreign_file::read_within(path, MOST).map_err(|source| ConnectionError::Read {
-        path: path.to_owned(),
-        source,
+    let bytes = foreign_file::read_within(path, FILE_BYTES_MAX).map_err(|source| {
+        ConnectionError::Read {
+            path: path.to_owned(),
+            source,
+        }
     })?;
     let bytes = Zeroizing::new(bytes);
     ConnectionInfo::parse(&bytes).map_err(|source| ConnectionError::Content {
@@ -67,7 +69,7 @@ pub fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
 }
 
 /// The maximum length of a connection file.
-const MOST: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of one kernel that `nb` starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl KernelFiles {
 
     /// Returns whether the kernel has not yet written its ports into the connection file: they are 0.
     pub fn is_open(&self) -> bool {
-        let bytes = beneath::read(&self.connection_file, MOST).unwrap_or_default();
+        let bytes = beneath::read(&self.connection_file, FILE_BYTES_MAX).unwrap_or_default();
         let fields = serde_json::from_slice::<serde_json::Value>(&bytes);
         fields.is_ok_and(|fields| {
             let mut channels = ["shell", "iopub", "stdin", "control", "hb"].iter();
@@ -136,7 +138,7 @@ impl KernelFiles {
     /// Returns how this process ended, if its supervisor has recorded that.
     pub fn end_of(&self, process: &Process) -> Option<ProcessEnd> {
         let end: ProcessEnd =
-            serde_json::from_slice(&beneath::read(&self.end_file(), MOST).ok()?).ok()?;
+            serde_json::from_slice(&beneath::read(&self.end_file(), FILE_BYTES_MAX).ok()?).ok()?;
         (end.process == *process).then_some(end)
     }
 
@@ -155,7 +157,7 @@ impl KernelFiles {
     }
 
     fn recorded(&self) -> Option<PidRecord> {
-        serde_json::from_slice(&beneath::read(&self.pid_file(), MOST).ok()?).ok()
+        serde_json::from_slice(&beneath::read(&self.pid_file(), FILE_BYTES_MAX).ok()?).ok()
     }
 
     /// Makes the connection file, with a new key and free ports; it must not exist.

@@ -158,7 +158,9 @@ fn scope_holds(scope: &[OsString], variables: &dyn Variables) -> bool {
 /// Parses an amount of memory for a kernel, like [`amount`], and checks the minimum.
 pub fn read_bytes(text: &str) -> Result<u64, String> {
     match amount(text)? {
-        bytes if bytes < LEAST => Err(format!("{text} is too little for a kernel: 100M at least")),
+        bytes if bytes < MEMORY_BYTES_MIN => {
+            Err(format!("{text} is too little for a kernel: 100M at least"))
+        }
         bytes => Ok(bytes),
     }
 }
@@ -189,7 +191,7 @@ pub fn amount(text: &str) -> Result<u64, String> {
 }
 
 /// The minimum for a memory limit, in bytes: with less, hardly any kernel starts.
-const LEAST: u64 = 100_000_000;
+const MEMORY_BYTES_MIN: u64 = 100_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use super::legacy;
 use super::not_a_notebook::NotANotebook;
 use super::revision::Revision;
 use crate::notebook::json::{
-    Json, JsonError, LONGEST, Layout, Object, Scanner, Span, is, value_at,
+    Json, JsonError, Layout, Object, Scanner, Span, TEXT_BYTES_MAX, is, value_at,
 };
 
 /// A notebook that keeps the bytes of its file except where it is edited.
@@ -72,9 +72,9 @@ impl Document {
             let expected = "text in UTF-8";
             return Err(NotANotebook::at(&text, at, expected));
         }
-        if text.len() > LONGEST {
+        if text.len() > TEXT_BYTES_MAX {
             let expected = "a notebook of at most 4 GiB";
-            return Err(NotANotebook::at(&text, LONGEST, expected));
+            return Err(NotANotebook::at(&text, TEXT_BYTES_MAX, expected));
         }
         let mut scanner = Scanner::of_file(&text);
         let scanned = scan(&mut scanner).map_err(|fault| NotANotebook::of(&text, &fault))?;

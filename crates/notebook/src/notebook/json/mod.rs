@@ -43,7 +43,7 @@ pub struct JsonError {
 }
 
 /// The largest size of a text, in bytes.
-pub(super) const LONGEST: usize = u32::MAX as usize;
+pub(super) const TEXT_BYTES_MAX: usize = u32::MAX as usize;
 
 impl Span {
     /// Returns the range from one byte up to another.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{JsonError, Layout, Scanner, Span, decode, is, lossy};
 
 /// The positions of a field's key and value, at half of a [`Span`]'s size to save memory: a code cell has
-/// six fields. No text is longer than [`LONGEST`](super::LONGEST).
+/// six fields. No text is longer than [`TEXT_BYTES_MAX`](super::TEXT_BYTES_MAX).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::notebook) struct Field {
     key: [u32; 2],
@@ -13,7 +13,7 @@ pub(in crate::notebook) struct Field {
 }
 
 impl Field {
-    /// Makes a field of spans in a text of at most [`LONGEST`](super::LONGEST) bytes.
+    /// Makes a field of spans in a text of at most [`TEXT_BYTES_MAX`](super::TEXT_BYTES_MAX) bytes.
     #[inline]
     pub(in crate::notebook) fn new(key: Span, value: Span) -> Self {
         let short =

@@ -1,6 +1,6 @@
 //! A single pass over JSON text, which reads every byte once and allocates no values.
 
-use super::{JsonError, LONGEST, Span, quote_or_backslash};
+use super::{JsonError, Span, TEXT_BYTES_MAX, quote_or_backslash};
 
 /// A position in JSON text that steps over values, and fails at the first invalid byte.
 pub(in crate::notebook) struct Scanner<'a> {
@@ -13,10 +13,10 @@ pub(in crate::notebook) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Begins at a byte of the text, of which only the first [`LONGEST`] bytes are read.
+    /// Begins at a byte of the text, of which only the first [`TEXT_BYTES_MAX`] bytes are read.
     pub(in crate::notebook) fn new(text: &'a [u8], at: usize) -> Self {
         Self {
-            text: text.get(..LONGEST).unwrap_or(text),
+            text: text.get(..TEXT_BYTES_MAX).unwrap_or(text),
             at,
             open: Vec::new(),
             escapes: false,

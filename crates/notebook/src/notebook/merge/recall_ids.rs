@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const ALIKE: f64 = 0.3;
 
 /// How many cells at one position are compared for similarity at most.
-const MOST: usize = 40;
+const COMPARED_MAX: usize = 40;
 
 impl Document {
     /// Gives cells without an id in the file the ids that the ledger has for them. `known` are the last
@@ -157,7 +157,7 @@ fn pairs(
     if old.is_empty() || new.is_empty() {
         return Vec::new();
     }
-    if old.len() == new.len() || old.len().max(new.len()) > MOST {
+    if old.len() == new.len() || old.len().max(new.len()) > COMPARED_MAX {
         return one_by_one();
     }
     let sources: Option<Vec<String>> = old.iter().map(|at| text(known.get(*at)?.1)).collect();

@@ -15,7 +15,7 @@ use crate::project::watch::FolderWatch;
 const PACE: Duration = Duration::from_millis(250);
 
 /// The longest line that is read, in bytes.
-const LONGEST: usize = 32 << 20;
+const LINE_BYTES_MAX: usize = 32 << 20;
 
 /// The events from a position on, as they are written.
 ///
@@ -54,7 +54,7 @@ impl Project {
             position: from,
             line: Vec::new(),
             length: 0,
-            longest: LONGEST,
+            longest: LINE_BYTES_MAX,
             // The watch begins before the first read, which then sees every change that the watch
             // does not report.
             watch: FolderWatch::begin(&[self.dir()], PACE),

@@ -3,7 +3,7 @@
 use html2text::config::plain_no_decorate;
 
 /// The longest HTML that is read, in bytes. Reading takes longer the deeper it is nested.
-const LONGEST: usize = 64 << 10;
+const HTML_BYTES_MAX: usize = 64 << 10;
 
 /// The deepest nesting that is read.
 const DEEPEST: usize = 500;
@@ -17,7 +17,7 @@ const LAST_ROWS: usize = 2;
 
 /// Returns HTML as text; `None` if it is too long or too deep.
 pub(super) fn text(html: &str) -> Option<String> {
-    if html.len() > LONGEST || depth(html) > DEEPEST {
+    if html.len() > HTML_BYTES_MAX || depth(html) > DEEPEST {
         return None;
     }
     let config = plain_no_decorate().no_table_borders();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn html_that_would_take_long_is_not_read() {
-        assert_eq!(text(&"<b>x</b>".repeat(LONGEST)), None);
+        assert_eq!(text(&"<b>x</b>".repeat(HTML_BYTES_MAX)), None);
         assert_eq!(text(&"<div>".repeat(DEEPEST + 1)), None);
         assert!(text(&"<p>x</p>".repeat(DEEPEST + 1)).is_some());
     }
