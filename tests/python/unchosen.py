@@ -122,7 +122,7 @@ def failed(kernel, name):
     path = connection_file()
     with server(name), process(kernel, path) as child, Client(path) as client:
         # The subscription may come after the other sockets, and what was published before is not received.
-        client.wait("the subscription", lambda channel, _: channel == "iopub")
+        client.get_ready()
         reply, _ = client.finish(client.execute("1"))
         assert reply.content["status"] == "error", reply
         child.terminate()
