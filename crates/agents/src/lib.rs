@@ -6,7 +6,7 @@
 //! | [`assistant`] | a model that works in notebooks: its provider's interface, and the tools of `nb mcp` | code, notebook, kernel, server, project, agent |
 //! | [`chat`] | a kernel whose cells are messages to agents | wire, socket, kernel, project, setup, agent, api, and functions of notebook |
 //!
-//! What an agent or a model sends is text of a stranger: it is bounded, and shown as text. An agent gets no permission that
+//! What an agent or a model sends is untrusted: it is bounded, and shown as text. An agent gets no permission that
 //! the user has not given. A provider's key stands in one header, and in no message or log.
 
 pub mod agent;

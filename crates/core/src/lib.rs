@@ -7,8 +7,8 @@
 //! | [`lifecycle`] | a kernel opened, shared, restarted, ended; which notebook a command means | wire, notebook, project, kernel, server, client, activity, task, editing |
 //! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
 //!
-//! An edit that was written can be undone; a cell that was sent to a kernel is recorded to its end, whoever ends meanwhile.
-//! Nothing here prints, or knows which front door a request came through.
+//! An edit that was written can be undone. A cell that was sent to a kernel is recorded to its end, also when the command
+//! that sent it ends first. Nothing here prints, or knows which front door a request came through.
 
 pub mod activity;
 pub mod editing;

@@ -5,8 +5,8 @@
 //! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, the websocket of a kernel, categories of failure | wire, project, kernel |
 //! | [`remote`] | the bridge: presents a kernel on a server as one of this machine | wire, socket, kernel, project, server, task |
 //!
-//! Secrets are in headers only, and in no message or log. A request that may have started something is not sent twice. Each
-//! failure says in a line what failed and what to do.
+//! Secrets are in headers only, and in no message or log. A request to a kernel is sent again only if it left no
+//! trace there. Each failure says in a line what failed and what to do.
 
 pub mod remote;
 pub mod server;

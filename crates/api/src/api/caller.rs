@@ -192,7 +192,7 @@ impl Caller {
     }
 
     /// Sets the notebook that the request acts on: the answer then reports what others did there.
-    pub fn set_target_notebook(&self, project: &Project, key: &str) {
+    pub(crate) fn set_target_notebook(&self, project: &Project, key: &str) {
         let _ = self.state.target_notebook.set(TargetNotebook {
             project: project.clone(),
             key: key.to_owned(),
@@ -323,7 +323,7 @@ impl Caller {
     }
 
     /// Returns how long to wait for a kernel; 0 seconds are for ever.
-    pub fn kernel_timeout(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
+    pub(crate) fn kernel_timeout(&self, timeout: Option<f64>) -> Result<Duration, Problem> {
         let for_ever = Duration::from_secs(u64::from(u32::MAX));
         Ok(match self.wait(timeout)? {
             Some(wait) => wait.unwrap_or(for_ever),

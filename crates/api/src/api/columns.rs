@@ -45,12 +45,12 @@ pub fn lines<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
 const SPACES: &str = "                                ";
 
 /// The widths of a table's columns.
-pub struct Widths<const N: usize>([usize; N]);
+pub(crate) struct Widths<const N: usize>([usize; N]);
 
 impl<const N: usize> Widths<N> {
     /// Measures rows with `width`, which returns the width of a row's column. A long table need not also be
     /// in memory as texts.
-    pub fn of<T>(rows: &[T], width: impl Fn(&T, usize) -> usize) -> Self {
+    pub(crate) fn of<T>(rows: &[T], width: impl Fn(&T, usize) -> usize) -> Self {
         let mut widths = [0; N];
         for row in rows {
             for (column, most) in widths.iter_mut().enumerate() {
@@ -62,7 +62,7 @@ impl<const N: usize> Widths<N> {
 
     /// Appends a row. `cell` appends the content of a column, which is padded to its widest cell plus a
     /// gap; empty columns are left out.
-    pub fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
+    pub(crate) fn line<T>(&self, row: &T, cell: impl Fn(&T, usize, &mut String), out: &mut String) {
         let columns = self.0.iter().enumerate();
         for (column, most) in columns.filter(|(_, most)| **most > 0) {
             let start = out.len();

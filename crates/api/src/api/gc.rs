@@ -72,10 +72,6 @@ fn update_kernelspec(cleared: &mut CleanupResult, is_dry_run: bool) {
         cleared.notes.push(with_causes(&error));
         return;
     }
-    cleared.cleanups.push(Cleanup {
-        action: CleanupAction::Mend,
-        description: format!("the kernelspec \"nb shared kernel\": {why}"),
-        memory_bytes: 0,
-        disk_bytes: 0,
-    });
+    let description = format!("the kernelspec \"nb shared kernel\": {why}");
+    cleared.add(CleanupAction::Mend, description, 0);
 }

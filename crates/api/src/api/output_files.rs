@@ -12,7 +12,7 @@ use crate::notebook::{MimeBytes, MimeData};
 
 /// Writes outputs of a notebook to files, and names these relative to a folder.
 #[derive(Debug)]
-pub struct OutputFiles<'a> {
+pub(crate) struct OutputFiles<'a> {
     export: Export<'a>,
     working_dir: &'a Path,
     /// The error that kept an output from being written.
@@ -20,7 +20,7 @@ pub struct OutputFiles<'a> {
 }
 
 impl<'a> OutputFiles<'a> {
-    pub fn of(file: &'a NotebookFile, working_dir: &'a Path) -> Self {
+    pub(crate) fn of(file: &'a NotebookFile, working_dir: &'a Path) -> Self {
         Self {
             export: Export::of(file),
             working_dir,

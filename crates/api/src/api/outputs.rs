@@ -30,7 +30,7 @@ pub struct OutputText {
 }
 
 /// How outputs become text.
-pub struct TextOptions<'a> {
+pub(crate) struct TextOptions<'a> {
     /// Whether tables, charts and tracebacks are shortened, as agents read them.
     pub in_short: bool,
     /// How many characters are shown at most: above [`SHORT_LIMIT`] all similar lines are.
@@ -40,16 +40,16 @@ pub struct TextOptions<'a> {
 }
 
 /// The limit of a text in short. With a greater one a reader wants to read more.
-pub const SHORT_LIMIT: usize = 6000;
+pub(crate) const SHORT_LIMIT: usize = 6000;
 
 /// Says whether a text in short has only the first and last of many similar lines.
-pub fn leaves_out_similar_lines(limit: Option<usize>) -> bool {
+pub(crate) fn leaves_out_similar_lines(limit: Option<usize>) -> bool {
     limit.is_none_or(|limit| limit <= SHORT_LIMIT)
 }
 
 /// The outputs of a cell as text that is not cut yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UncutText {
+pub(crate) struct UncutText {
     /// The errors that the cell raised.
     raised: String,
     /// What the cell wrote to stderr.
@@ -64,7 +64,7 @@ pub struct UncutText {
 
 impl UncutText {
     /// Reads outputs. `note` describes data that is not text.
-    pub fn of(
+    pub(crate) fn of(
         outputs: &[OutputMessage],
         left_out: OmittedOutput,
         options: &TextOptions<'_>,
@@ -121,7 +121,7 @@ impl UncutText {
 
     /// Returns the texts of several cells with about `limit` characters together. What short texts do not use
     /// goes to long ones; errors come first.
-    pub fn cut(texts: &[Self], limit: Option<usize>, more: &str) -> Vec<OutputText> {
+    pub(crate) fn cut(texts: &[Self], limit: Option<usize>, more: &str) -> Vec<OutputText> {
         let errors: Vec<_> = texts.iter().map(|text| length(&text.raised)).collect();
         let others: Vec<_> = texts
             .iter()
@@ -274,7 +274,7 @@ pub fn traceback(raised: &KernelException) -> String {
 
 /// Prepares displays and errors for a JSON answer: without colours, and under a limit with long texts cut, and notes
 /// in the place of other long data.
-pub fn for_json(
+pub(crate) fn for_json(
     outputs: &mut [OutputMessage],
     limit: Option<usize>,
     more: &str,
@@ -327,7 +327,7 @@ const CHARACTERS_OF_LINE: usize = 300;
 const LEAST_LINES: usize = 2;
 
 /// Cuts the middle out of a text from which `before` has been left out already.
-pub fn cut_more<'a>(
+pub(crate) fn cut_more<'a>(
     text: &'a str,
     limit: usize,
     before: OmittedOutput,

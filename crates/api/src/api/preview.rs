@@ -59,7 +59,7 @@ pub struct OutputPreviews {
 impl OutputPreviews {
     /// Makes previews of the outputs of cells. About `limit` characters of their texts are kept together, those
     /// of errors first. Cut texts, and data that is not text, are written to files.
-    pub fn of(
+    pub(crate) fn of(
         out: &mut OutputFiles<'_>,
         cells: &[&Cell],
         limit: Option<usize>,

@@ -114,7 +114,7 @@ pub fn shut_down(answer: &ShutdownAnswer) -> String {
 }
 
 /// Returns the lines about a kernel, without those about who has joined it.
-pub fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
+pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
     let status = &kernel.known;
     let session = &status.session;
     if let Some(owner) = &status.kernel_of {

@@ -68,7 +68,7 @@ pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Dur
 
 /// Waits for a moment if VS Code may be about to save, and returns a cell of VS Code that waits or runs. Until it has
 /// ended, no outputs are written into the notebook.
-pub fn open_cell_of_vs_code(notebook: &NotebookFile) -> Option<RunningExecution> {
+pub(crate) fn open_cell_of_vs_code(notebook: &NotebookFile) -> Option<RunningExecution> {
     let begun = Instant::now();
     loop {
         let mut joined = joined(notebook);

@@ -73,7 +73,7 @@ impl<'a> CellLookup<'a> {
     }
 
     /// Returns the position of the cell with this source, if there is only one.
-    pub fn with_only_source(&self, source: &str) -> Option<usize> {
+    pub(crate) fn with_only_source(&self, source: &str) -> Option<usize> {
         match self.by_source.get(source)?.as_slice() {
             [position] => Some(*position),
             _ => None,

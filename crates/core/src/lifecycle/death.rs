@@ -265,7 +265,7 @@ fn description_in(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {
 }
 
 /// Returns whether a program causes this signal by a crash.
-pub fn is_crash(signal: i32) -> bool {
+pub(crate) fn is_crash(signal: i32) -> bool {
     let crashes = [
         Signal::SEGV,
         Signal::ABORT,

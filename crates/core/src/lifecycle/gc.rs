@@ -286,7 +286,8 @@ fn why_ended(status: &Status) -> Option<&'static str> {
 }
 
 impl CleanupResult {
-    fn add(&mut self, action: CleanupAction, description: String, disk_bytes: u64) {
+    /// Adds what was done, or would be, and the space on the disk that this frees, in bytes.
+    pub fn add(&mut self, action: CleanupAction, description: String, disk_bytes: u64) {
         self.cleanups.push(Cleanup {
             action,
             description,

@@ -41,7 +41,7 @@ impl From<EditError> for Problem {
 }
 
 /// Makes a problem of an operation that cannot be done.
-pub fn of_operation(error: &OperationError, message: &str) -> Problem {
+pub(crate) fn of_operation(error: &OperationError, message: &str) -> Problem {
     let problem = |kind| Problem::new(kind, message);
     match error {
         OperationError::Select(error) => of_selection(error, message),
@@ -69,7 +69,7 @@ pub fn of_operation(error: &OperationError, message: &str) -> Problem {
 }
 
 /// Makes a problem of a notebook that could not be written.
-pub fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) -> Problem {
+pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
     match error {
         WriteError::Full { .. } => problem.hint("the notebook is as it was; make room and repeat"),
@@ -136,7 +136,7 @@ impl From<SelectError> for Problem {
 }
 
 /// Makes a problem of cells that were not found; the message may say more than the error itself.
-pub fn of_selection(error: &SelectError, message: &str) -> Problem {
+pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
     let kind = match error {
         SelectError::Malformed(_) | SelectError::Many(_) | SelectError::TooShort { .. } => {
             ProblemKind::Usage

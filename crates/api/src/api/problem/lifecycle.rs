@@ -17,7 +17,7 @@ use crate::setup::vscode_extension::VscodeExtensionError;
 
 impl Problem {
     /// Makes a problem of a command for which no notebook is found; `command` is what was typed.
-    pub fn of_target(error: &TargetError, command: &str) -> Self {
+    pub(crate) fn of_target(error: &TargetError, command: &str) -> Self {
         let kind = match error {
             TargetError::NotOpen { .. } | TargetError::NoneOpen { .. } => ProblemKind::NoKernel,
             TargetError::Several { .. } => ProblemKind::Usage,

@@ -130,7 +130,7 @@ impl Problem {
     }
 
     /// Adds lines below the message.
-    pub fn more_lines(mut self, lines: &[String]) -> Self {
+    pub(crate) fn more_lines(mut self, lines: &[String]) -> Self {
         self.lines.extend_from_slice(lines);
         self
     }
@@ -151,7 +151,7 @@ impl Problem {
     }
 
     /// Sets the conflicts of an edit that was written without these parts.
-    pub fn with_lost(self, conflicts: &[Conflict]) -> Self {
+    pub(crate) fn with_lost(self, conflicts: &[Conflict]) -> Self {
         let mut problem = self.with_conflicts(conflicts, false);
         let lost = summaries(conflicts, ConflictSide::Yours).into_iter();
         for (refused, lost) in problem.conflicts.iter_mut().zip(lost) {

@@ -111,7 +111,7 @@ pub(super) fn write_with<E: std::error::Error + 'static>(
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_running<E: std::error::Error + 'static>(
+pub(crate) fn write_running<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     force: bool,
     runs: &dyn Fn(&str) -> bool,

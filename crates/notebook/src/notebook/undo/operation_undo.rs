@@ -385,7 +385,7 @@ mod tests {
                 "a:1 h:h b:2 c:3",
             ),
             ("a:1 b:2 c:3", "b:2 c:3 a:1", "c:4 a:1", "a:1 c:4"),
-            // Somebody has moved a cell again: it stays where they have put it.
+            // A cell that was moved again later stays at its last place.
             ("a:1 b:2 c:3", "c:3 a:1 b:2", "a:1 c:3 b:2", "a:1 c:3 b:2"),
             ("a:1 b:2 c:3", "c:3 a:1 b:2", "b:2 a:1 c:3", "b:2 a:1 c:3"),
             // A split, and a join.
