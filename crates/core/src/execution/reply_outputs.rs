@@ -4,13 +4,16 @@
 
 use serde::Deserialize;
 
+use super::category;
 use crate::client::{ExecutionEvent, IopubMessage, KernelException};
 use crate::notebook::pager_pages;
 
 /// The kinds of outputs that a cell has sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceivedOutputs {
-    error: bool,
+    pub(super) error: bool,
+    /// One of the errors says that the code was interrupted.
+    pub(super) interrupt: bool,
     stderr: bool,
 }
 
@@ -29,7 +32,10 @@ impl ReceivedOutputs {
             return;
         };
         match msg_type.as_str() {
-            "error" => self.error = true,
+            "error" => {
+                self.error = true;
+                self.interrupt |= category::name_and_text(content).is_interrupt();
+            }
             "stream" if !self.stderr => {
                 let stream = serde_json::from_slice::<Stream>(content);
                 self.stderr = stream.is_ok_and(|it| it.name == "stderr");

@@ -714,6 +714,10 @@ impl Running<'_> {
                     None => self.kernel_ended(observer, why).await,
                 }
             }
+            // An interrupt that meets ipykernel between its own steps costs the reply.
+            Some(RequestEnd::NoReply) if interrupted || self.received.interrupt => {
+                CellEnd::Interrupted
+            }
             Some(RequestEnd::NoReply) | None => CellEnd::NoReply,
         };
         let raised = match outcome.map(|outcome| &outcome.end) {
@@ -769,7 +773,6 @@ impl Running<'_> {
         let mut open_prompt = open_prompt;
         let mut has_begun = has_begun;
         let mut interrupted = false;
-        let mut has_error = false;
         loop {
             *client = self.kernel.join_again().await?;
             let mut followed = client.follow_requests([msg_id.to_owned()]);
@@ -797,12 +800,6 @@ impl Running<'_> {
                 match received.step {
                     FollowedStep::Event(event) => {
                         has_begun = true;
-                        if let ExecutionEvent::Iopub(message) = &event
-                            && message.msg_type == "error"
-                        {
-                            has_error = true;
-                            interrupted |= category::name_and_text(&message.content).is_interrupt();
-                        }
                         if let ExecutionEvent::Counted(count) = &event {
                             self.execution_count = Some(*count);
                         }
@@ -813,8 +810,10 @@ impl Running<'_> {
                         self.received.take(&event);
                     }
                     FollowedStep::Ended { ran: false } => return Some(CellEnd::Aborted),
-                    FollowedStep::Ended { .. } if !has_error => return Some(CellEnd::Ok),
-                    FollowedStep::Ended { .. } if interrupted => return Some(CellEnd::Interrupted),
+                    FollowedStep::Ended { .. } if !self.received.error => return Some(CellEnd::Ok),
+                    FollowedStep::Ended { .. } if interrupted || self.received.interrupt => {
+                        return Some(CellEnd::Interrupted);
+                    }
                     FollowedStep::Ended { .. } => return Some(CellEnd::Error),
                     FollowedStep::MissedEnd => return Some(CellEnd::NoReply),
                     FollowedStep::Gone(_) => break,
