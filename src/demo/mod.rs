@@ -20,10 +20,11 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::client::ClientError;
+use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, Signal, own_program};
 use crate::kernel::spec::SpecError;
 use crate::kernel::variables::ProcessVariables;
-use crate::project::{Project, disown, share_records};
+use crate::project::{Project, Session, disown, share_records};
 pub use python::NoPython;
 
 /// How long one command of the agent may take.
@@ -31,6 +32,9 @@ const COMMAND: Duration = Duration::from_secs(90);
 
 /// How long a kernel may take to end.
 const ENDS: Duration = Duration::from_secs(10);
+
+/// The pause between two looks at the lock of a job's recorder.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The notebook's name.
 pub const NOTEBOOK: &str = "demo.ipynb";
@@ -180,7 +184,11 @@ pub async fn demo(
         (Ok(()), true) => Ok(Some(project.root)),
         (result, _) => {
             let cleaned = project.clean_up().await;
-            result.and(cleaned).map(|()| None)
+            match result {
+                Err(DemoError::Interrupted) => cleaned.and(result),
+                result => result.and(cleaned),
+            }
+            .map(|()| None)
         }
     }
 }
@@ -281,14 +289,41 @@ impl DemoProject {
 
     /// Returns the processes of the kernels that are recorded in the project.
     fn kernels(&self) -> Vec<Process> {
+        let sessions = self.sessions();
+        sessions.iter().filter_map(Process::recorded).collect()
+    }
+
+    fn sessions(&self) -> Vec<Session> {
         let project = Project::find(&self.root.join(NOTEBOOK));
         let state = project.and_then(|project| project.state().ok());
-        let sessions = state.unwrap_or_default().sessions;
-        sessions.values().filter_map(Process::recorded).collect()
+        state.unwrap_or_default().sessions.into_values().collect()
+    }
+
+    /// Returns the supervisors of the kernels.
+    fn supervisors(&self) -> Vec<Process> {
+        let of = |session: &Session| {
+            let files = KernelFiles::of(&session.connection_file);
+            files.supervisor_of(&files.process()?)
+        };
+        self.sessions().iter().filter_map(of).collect()
+    }
+
+    /// Waits until the recorders of jobs have ended.
+    async fn recorders_end(&self) {
+        let jobs = Project::find(&self.root.join(NOTEBOOK)).map(|project| project.jobs());
+        for job in jobs.unwrap_or_default() {
+            let ended = async {
+                while job.has_recorder() {
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+            };
+            let _ = tokio::time::timeout(ENDS, ended).await;
+        }
     }
 
     /// Ends everything that runs here and removes the folder.
     async fn clean_up(&self) -> Result<(), DemoError> {
+        let supervisors = self.supervisors();
         // First with the command that a user would use; it also ends a kernel that is only starting.
         let _ = self.nb(&["shutdown", NOTEBOOK]).await;
         let mut left_running = None;
@@ -301,6 +336,11 @@ impl DemoProject {
                 left_running = Some(kernel.pid);
             }
         }
+        // These still write into the folder after the kernel has ended.
+        for supervisor in supervisors {
+            supervisor.ended_within(ENDS).await;
+        }
+        self.recorders_end().await;
         disown(&self.root.join(".nb"));
         std::fs::remove_dir_all(&self.root)?;
         match left_running {

@@ -50,12 +50,13 @@ fn assert_nothing_is_left(folder: &Path) {
     until("the last process", || {
         processes_in(folder).is_empty().then_some(())
     });
-    let left: Vec<_> = std::fs::read_dir(folder)
-        .expect("it is there")
+    let left: Vec<_> = walkdir::WalkDir::new(folder)
+        .into_iter()
+        .filter_entry(|entry| entry.file_name() != "home")
         .flatten()
-        .map(|entry| entry.file_name())
+        .map(|entry| entry.into_path())
         .collect();
-    assert_eq!(left, ["home"]);
+    assert_eq!(left, [folder]);
 }
 
 fn text(output: &Output) -> String {
