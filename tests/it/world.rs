@@ -66,6 +66,7 @@ impl World {
         let mut command = self.command(python::interpreter());
         command.arg("-u").arg(python::script(name));
         command.args(["--kernel", kernel]);
+        command.env("NB_TEST_PORTS", crate::ports::block());
         command
     }
 

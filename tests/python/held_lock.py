@@ -52,7 +52,8 @@ def main():
                 interrupts, joins = Longest("interrupts"), Longest("joins")
                 for _ in range(max(1, options.cells // 50)):
                     request = one.execute("import time; print('on', flush=True); time.sleep(60)")
-                    one.wait("it runs", lambda _, message: message.type == "stream")
+                    mine = lambda _, message: message.type == "stream" and message.parent.get("msg_id") == request
+                    one.wait("it runs", mine)
                     with interrupts:
                         one.send("control", "interrupt_request")
                         reply, _ = one.finish(request, STALL)

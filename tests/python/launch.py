@@ -8,6 +8,7 @@ alive in the working directory's project. Whatever holds for the first must hold
 import argparse
 import contextlib
 import faulthandler
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +28,15 @@ DELIMITER = b"<IDS|MSG>"
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 
 
+def ports_in_turns(first, end):
+    """Returns the ports of a range in turns, again and again, from a random one on."""
+    start = random.randrange(first, end)
+    return itertools.cycle([*range(start, end), *range(first, start)])
+
+
+PORTS = ports_in_turns(*map(int, os.environ.get("NB_TEST_PORTS", "10000-32000").split("-")))
+
+
 def arguments(**extra):
     """Reads `--kernel` and the given numbers or words (name=default) from the command line.
 
@@ -43,13 +53,13 @@ def arguments(**extra):
 def free_ports(count):
     """Returns ports that are free now and not reserved, as front ends find them.
 
-    They are below those that the system gives to outgoing connections: tests beside this one make
-    hundreds of these, and one of them could take such a port before the kernel binds it.
+    They are among those that NB_TEST_PORTS gives to this script alone, and each is given once, so that nobody else takes
+    it before the kernel binds it.
     """
     held = []
     while len(held) < count:
         with contextlib.suppress(OSError):
-            held.append(create_server(("127.0.0.1", random.randrange(10_000, 32_000))))
+            held.append(create_server(("127.0.0.1", next(PORTS))))
     ports = [port_socket.getsockname()[1] for port_socket in held]
     for port_socket in held:
         port_socket.close()
