@@ -34,7 +34,7 @@ pub(super) fn bind(
     };
     KernelEndpoint::bind(connection, limits, handler).map_err(|error| {
         anyhow!(
-            "cannot bind the front end's {error} (try again: it picks other ports): {}",
+            "cannot bind {error} of the front end (try again: it picks other ports): {}",
             error.source
         )
     })
