@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nb::notebook::{ShortTraceback, readable, without_similar_lines};
+use nb::api::readable::{ShortTraceback, readable, without_similar_lines};
 use serde_json::{Map, Value};
 
 const FORMS: [&str; 6] = [

@@ -11,12 +11,13 @@ use super::envelope::Answer;
 use super::output_files::OutputFiles;
 use super::preview::{OutputPreviews, parsed};
 use super::problem::{Problem, ProblemKind};
+use super::scale::scaled;
 use super::stale::{CellNames, StaleCell};
 use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
-use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision, scaled};
+use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision};
 use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 
 /// Which cells are shown, and how.

@@ -10,11 +10,9 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::readable::{ShortTraceback, joined, plain_form, readable, without_similar_lines};
 use crate::execution::run::{DisplayContent, KernelException, OutputMessage};
-use crate::notebook::{
-    MimeData, OmittedOutput, ShortTraceback, is_media, joined, own_line, plain_form, readable,
-    visible_output, without_similar_lines,
-};
+use crate::notebook::{MimeData, OmittedOutput, is_media, own_line, visible_output};
 
 /// The outputs of a cell as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

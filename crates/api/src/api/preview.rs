@@ -8,10 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::output_files::OutputFiles;
 use super::outputs::{self, Image, cut_more, leaves_out_similar_lines, shares};
-use crate::notebook::{
-    Cell, Json, MimeData, OmittedOutput, Output, OutputKind, ShortTraceback, joined, plain_form,
-    readable, visible_output, without_similar_lines,
-};
+use super::readable::{ShortTraceback, joined, plain_form, readable, without_similar_lines};
+use crate::notebook::{Cell, Json, MimeData, OmittedOutput, Output, OutputKind, visible_output};
 
 /// How many outputs are shown under a limit: half of them from the start, half from the end.
 const OUTPUTS_MAX: usize = 40;

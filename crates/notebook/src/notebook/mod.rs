@@ -5,7 +5,7 @@
 //! | `visible` | texts of others as readers see them, and the mark of `nb`'s own lines |
 //! | `json` | JSON as bytes: where its values are, and how a file writes them |
 //! | `document` | the lossless notebook: cells, ids, revisions, selectors |
-//! | `outputs` | outputs as text for readers, and accumulated from a kernel's messages |
+//! | `outputs` | outputs read, searched, limited, and accumulated from a kernel's messages |
 //! | `edit` | edits of cells, and lists of operations |
 //! | `merge` | alignment of cells, three-way merge, differences |
 //! | `undo` | earlier versions restored, operations undone |
@@ -39,9 +39,8 @@ pub use merge::{
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
-    OutputKind, OutputsSummary, SearchMatch, SearchScope, ShortTraceback, Widgets, image_within,
-    is_media, joined, pager_pages, plain_form, readable, scaled, size, stale_note,
-    without_similar_lines,
+    OutputKind, OutputsSummary, SearchMatch, SearchScope, Widgets, is_media, pager_pages, size,
+    stale_note,
 };
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,

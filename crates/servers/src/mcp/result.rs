@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::commands::{as_tools, problem_lines};
 use crate::api::caller::Caller;
 use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
+use crate::api::image_within;
 use crate::api::outputs::{Image, plain};
 use crate::api::problem::{Problem, ProblemKind};
-use crate::notebook::image_within;
 use crate::text;
 use crate::text::Part;
 

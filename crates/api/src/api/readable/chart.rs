@@ -6,7 +6,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::joined;
-use crate::notebook::outputs::size;
+use crate::notebook::size;
 
 /// How many traces or marks of a chart are named.
 const NAMED: usize = 8;

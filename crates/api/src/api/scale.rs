@@ -16,7 +16,7 @@ const MOST_MEMORY: u64 = 256 << 20;
 ///
 /// # Errors
 /// It is no such image, it is damaged, or it has more than 32,768 pixels on a side or takes more than 256 MiB.
-pub fn scaled(bytes: &[u8], longest: u32) -> Result<Vec<u8>, ImageError> {
+pub(super) fn scaled(bytes: &[u8], longest: u32) -> Result<Vec<u8>, ImageError> {
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     let mut limits = Limits::default();
     limits.max_image_width = Some(LONGEST_SIDE);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::notebook::visible::own_line;
+use crate::notebook::own_line;
 
 /// How many similar lines are all kept.
 const MANY: usize = 40;

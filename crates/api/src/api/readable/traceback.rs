@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use anstream::adapter::strip_str;
 
-use crate::notebook::visible::own_line;
+use crate::notebook::own_line;
 
 /// Shortens tracebacks of IPython: of each frame, only the line that was run is kept, and of frames of libraries
 /// only the last one, which says where the error was raised.

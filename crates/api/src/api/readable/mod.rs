@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::mime::is_media;
+use crate::notebook::is_media;
 
 pub use similar::without_similar_lines;
 pub use traceback::ShortTraceback;
