@@ -1,6 +1,6 @@
 //! One live Jupyter kernel and one notebook, for people and AI agents at once.
 //!
-//! This package has what is left above the crates: the proxy and the command line. Each crate has a map of its own; a crate
+//! This package has what is left above the crates: the proxy and the command line. Without the feature `cli` it has the proxy alone. Each crate has a map of its own; a crate
 //! depends only on crates above it in this list:
 //!
 //! | crate | modules |
@@ -10,8 +10,8 @@
 //! | `nb_python` | `code`, `graph` |
 //! | `nb_project` | `project` |
 //! | `nb_kernels` | `kernel`, `client`, `task` |
-//! | `nb_remote` | `server`, `remote` |
 //! | `nb_core` | `activity`, `editing`, `lifecycle`, `execution` |
+//! | `nb_remote` | `server`, `remote` |
 //! | `nb_setup` | `setup` |
 //! | `nb_api` | `stale`, `api`, `text` |
 //! | `nb_agents` | `agent`, `assistant`, `chat` |
@@ -25,23 +25,32 @@
 //! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, setup |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
 //! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, activity, task, editing, lifecycle, execution, setup, demo, and types of wire, notebook, kernel, project, server |
-//! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution, remote |
+//! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
-//! Adapters (`proxy`, `remote`, `mcp`, `web`, `chat`, `cli`) never import each other, except that `nb mcp` and `nb web` start their servers.
+//! Adapters (`proxy`, `mcp`, `web`, `chat`, `cli`) never import each other, except that `nb mcp` and `nb web` start their servers.
 
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
 pub mod demo;
 pub mod program;
 pub mod proxy;
 
-pub use nb_agents::{agent, assistant, chat};
-pub use nb_api::{api, stale, text};
 pub use nb_core::{activity, editing, execution, lifecycle};
 pub use nb_kernels::{client, kernel, task};
 pub use nb_notebook::notebook;
 pub use nb_project::project;
-pub use nb_python::{code, graph};
-pub use nb_remote::{remote, server};
-pub use nb_servers::{http, mcp, web};
-pub use nb_setup::setup;
 pub use nb_wire::{route, socket, wire, zmtp};
+
+#[cfg(feature = "cli")]
+pub use nb_agents::{agent, assistant, chat};
+#[cfg(feature = "cli")]
+pub use nb_api::{api, stale, text};
+#[cfg(feature = "cli")]
+pub use nb_python::{code, graph};
+#[cfg(feature = "cli")]
+pub use nb_remote::{remote, server};
+#[cfg(feature = "cli")]
+pub use nb_servers::{http, mcp, web};
+#[cfg(feature = "cli")]
+pub use nb_setup::setup;

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use nb::lifecycle::server_kernel::NoServers;
+
 fn main() -> ExitCode {
-    nb::program::run(|| nb::proxy::main(std::env::args_os().skip(1)))
+    // Kernels on servers are left to `nb`, which is another program: this one stays small.
+    let no_bridge = |_: &_, _: &_, _: &_| ExitCode::FAILURE;
+    nb::program::run(&NoServers, no_bridge, || {
+        nb::proxy::main(std::env::args_os().skip(1))
+    })
 }

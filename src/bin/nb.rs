@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use nb::remote::kernels::UserServers;
+
 fn main() -> ExitCode {
-    nb::program::run(|| {
+    nb::program::run(&UserServers, nb::remote::run, || {
         // Where no `nb-proxy` lies beside this program, `nb serve` installs a copy of this one under that name.
         let mut args = std::env::args_os();
         let program = args.next();

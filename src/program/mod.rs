@@ -10,18 +10,26 @@ use crate::editing::transaction;
 use crate::execution::recorder;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::detach::{self, DetachEntry};
+use crate::lifecycle::open::{OpenOptions, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::server_kernel::ServerKernels;
 use crate::lifecycle::{death, idle, reconnect, restart};
-use crate::project::{Project, beneath};
-use crate::remote;
+use crate::project::{Project, Session, beneath};
 use crate::task::causes::with_causes;
 use crate::task::{Task, TaskReport, WORD};
 
 /// Runs a program: the task for which `nb` has started this process, if there is one, else `main`. Every
 /// binary's `main` calls this.
-pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
+///
+/// A program that presents kernels on servers passes its client of servers and the function that presents one, whose
+/// arguments are those of [`Task::Bridge`].
+pub fn run(
+    servers: &impl ServerKernels,
+    bridge: fn(&Path, &str, &Path) -> ExitCode,
+    main: impl FnOnce() -> ExitCode,
+) -> ExitCode {
     report_file_size_limit();
-    let code = entry().unwrap_or_else(main);
+    let code = entry(servers, bridge).unwrap_or_else(main);
     transaction::settle();
     code
 }
@@ -35,7 +43,10 @@ fn report_file_size_limit() {
 }
 
 /// Runs the task for which `nb` has started this process, if there is one.
-fn entry() -> Option<ExitCode> {
+fn entry(
+    servers: &impl ServerKernels,
+    bridge: fn(&Path, &str, &Path) -> ExitCode,
+) -> Option<ExitCode> {
     let arguments = match detach::entry() {
         DetachEntry::Done(code) => return Some(code),
         DetachEntry::Program(arguments) => arguments,
@@ -47,10 +58,15 @@ fn entry() -> Option<ExitCode> {
     let (Some(task), Some(report)) = (arguments.next(), arguments.next()) else {
         return Some(ExitCode::from(2));
     };
-    Some(perform(&task, Path::new(&report)))
+    Some(perform(servers, bridge, &task, Path::new(&report)))
 }
 
-fn perform(task: &OsStr, report: &Path) -> ExitCode {
+fn perform(
+    servers: &impl ServerKernels,
+    bridge: fn(&Path, &str, &Path) -> ExitCode,
+    task: &OsStr,
+    report: &Path,
+) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -58,6 +74,27 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
         return ExitCode::FAILURE;
     };
     match task {
+        Task::Open {
+            state_file,
+            key,
+            by,
+            timeout_ms,
+        } => {
+            let done = runtime.block_on(async {
+                let project = Project::of_state_file(&state_file)
+                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                let options = OpenOptions {
+                    by,
+                    timeout: Duration::from_millis(timeout_ms),
+                    // Whether a person has chosen the kernel stays as it is recorded.
+                    unchosen: true,
+                    ..OpenOptions::default()
+                };
+                let notebook = project.notebook(&project.current_key(&key));
+                ensure_kernel(servers, &project, &notebook, &options).await
+            });
+            write_report(report, done.map(|opened| opened.session))
+        }
         Task::Restart {
             state_file,
             key,
@@ -67,15 +104,10 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             let done = runtime.block_on(async {
                 let project = Project::of_state_file(&state_file)
                     .map_err(|error| OpenError::Internal(error.to_string()))?;
-                restart::perform(&project, &key, &by, Duration::from_millis(timeout_ms)).await
+                let timeout = Duration::from_millis(timeout_ms);
+                restart::perform(servers, &project, &key, &by, timeout).await
             });
-            let (answer, code) = match done {
-                Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),
-                Err(error) => (failed(&error), ExitCode::FAILURE),
-            };
-            // If nobody waits for the report, `state.json` has the result.
-            let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
-            code
+            write_report(report, done)
         }
         Task::Bridge {
             state_file,
@@ -83,7 +115,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             connection_file,
         } => {
             drop(runtime);
-            remote::run(&state_file, &key, &connection_file)
+            bridge(&state_file, &key, &connection_file)
         }
         Task::Ended {
             state_file,
@@ -117,7 +149,7 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             let key = project.current_key(&key);
             let report = runtime.block_on(idle::idle_report(&project, &key));
             if ends {
-                let ended = runtime.block_on(idle::end_unused(&project, &key, report));
+                let ended = runtime.block_on(idle::end_unused(servers, &project, &key, report));
                 return ExitCode::from(u8::from(!ended));
             }
             match serde_json::to_string(&report) {
@@ -149,6 +181,16 @@ fn perform(task: &OsStr, report: &Path) -> ExitCode {
             }
         }
     }
+}
+
+/// Writes the report of a task that starts or restarts a kernel. If nobody waits for it, `state.json` has the result.
+fn write_report(report: &Path, done: Result<Session, OpenError>) -> ExitCode {
+    let (answer, code) = match done {
+        Ok(session) => (TaskReport::Done(Box::new(session)), ExitCode::SUCCESS),
+        Err(error) => (failed(&error), ExitCode::FAILURE),
+    };
+    let _ = serde_json::to_vec(&answer).map(|text| beneath::replace(report, &text));
+    code
 }
 
 fn failed(error: &OpenError) -> TaskReport {

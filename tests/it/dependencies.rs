@@ -57,6 +57,38 @@ fn built() -> BTreeSet<(String, String)> {
 }
 
 #[test]
+fn nb_proxy_needs_no_client_of_servers_no_web_server_and_no_python_parser() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--edges=normal"])
+        .args(["--package=nb-proxy", "--no-default-features"])
+        .args(["--prefix=none", "--format={p}"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("run cargo tree");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let names = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let names: BTreeSet<_> = names.collect();
+    assert!(names.contains("nb-core"), "{names:?}");
+    for heavy in [
+        "axum",
+        "clap",
+        "html2text",
+        "image",
+        "reqwest",
+        "rmcp",
+        "rustls",
+        "zbus",
+    ] {
+        assert!(!names.contains(heavy), "{heavy}: {names:?}");
+    }
+    let ruff = names.iter().find(|name| name.starts_with("ruff"));
+    assert_eq!(ruff, None);
+}
+
+#[test]
 fn what_nb_is_built_of_keeps_to_the_rules() {
     let (metadata, deny, built) = (metadata(), deny(), built());
     let licences = words(&deny["licenses"]["allow"], None);

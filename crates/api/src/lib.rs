@@ -3,7 +3,7 @@
 //! | module | holds | imports |
 //! |---|---|---|
 //! | [`stale`] | which cells of a notebook are out of date: the graph of its code, and what its kernel has run | notebook, graph, project, editing, execution |
-//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, setup, stale, server |
+//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, setup, stale, server, remote |
 //! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
 //!
 //! A request is plain data and so is its answer, which each front door shows in its own way. A failure says what failed, on
@@ -18,6 +18,6 @@ use nb_kernels::{kernel, task};
 use nb_notebook::notebook;
 use nb_project::project;
 use nb_python::graph;
-use nb_remote::server;
+use nb_remote::{remote, server};
 use nb_setup::setup;
 use nb_wire::wire;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`activity`] | who acts, who else is there, what they did since somebody last looked | notebook, project, kernel |
 //! | [`editing`] | a notebook read, edited, undone, restored | wire, notebook, project, kernel, activity, task |
-//! | [`lifecycle`] | a kernel opened, shared, restarted, ended; which notebook a command means | wire, notebook, project, kernel, server, client, activity, task, editing |
+//! | [`lifecycle`] | a kernel opened, shared, restarted, ended; which notebook a command means | wire, notebook, project, kernel, client, activity, task, editing |
 //! | [`execution`] | cells and code run, recorded, followed, replayed | wire, notebook, project, kernel, client, activity, task, editing, lifecycle |
 //!
 //! An edit that was written can be undone. A cell that was sent to a kernel is recorded to its end, also when the command
@@ -18,5 +18,4 @@ pub mod lifecycle;
 use nb_kernels::{client, kernel, task};
 use nb_notebook::notebook;
 use nb_project::project;
-use nb_remote::server;
 use nb_wire::wire;

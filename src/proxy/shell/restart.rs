@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::Shell;
-use super::start::START_TIMEOUT;
+use super::start::{START_TIMEOUT, program_for};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
 use crate::project::{OnRestart, Project, Status};
@@ -127,7 +127,10 @@ impl Shell {
         let (owner, actor) = (target.owner(), self.launch.front_end.actor());
         let current = generation(&target.project, &owner).map_or(0, |(_, current)| current);
         attachment.pending.set(Pending::Restart(current.max(used)));
-        let restart = begin_restart(&target.project, &owner, &actor, START_TIMEOUT);
+        let restart = async {
+            let program = program_for(target).await?;
+            begin_restart(&target.project, &owner, &actor, START_TIMEOUT, program).await
+        };
         let result = match restart.await {
             Ok(restart) => restart.report().await.map_err(OpenError::from),
             Err(error) => Err(error),
@@ -179,6 +182,7 @@ impl Shell {
             &owner,
             &self.launch.front_end.actor(),
             START_TIMEOUT,
+            program_for(target).await?,
         )
         .await?;
         let has_begun = async {

@@ -10,15 +10,19 @@ use anyhow::Context;
 
 use super::Shell;
 use crate::kernel::environment::probe;
+use crate::kernel::programs::{NbError, nb_beside};
 use crate::kernel::shell::quote;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
+use crate::lifecycle::server_kernel::NoServers;
+use crate::lifecycle::target::recorded;
 use crate::proxy::attachment::{Attachment, Pending};
 use crate::proxy::messages;
 use crate::proxy::snapshot::KernelState;
 use crate::proxy::target::Target;
 use crate::route::Kernel;
+use crate::task::{self, Task, TaskProgram, TaskReport};
 
 /// How long a start or restart may take; requests wait no longer than that.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -65,7 +69,7 @@ impl Shell {
         };
         attachment.pending.set(Pending::Nothing);
         match opened {
-            Ok(opened) => self.log_start(&opened),
+            Ok(()) => {}
             Err(error) => {
                 let error = with_hints(error, &attachment.target);
                 tracing::error!("{error:#}");
@@ -146,7 +150,7 @@ impl Shell {
             attachment.pending.set(Pending::Nothing);
             let is_served = shell.serves(&attachment);
             match opened {
-                Ok(opened) => shell.log_start(&opened),
+                Ok(()) => {}
                 Err(error) => {
                     let may_succeed = may_succeed_later(&error);
                     let ending = messages::not_started(
@@ -171,7 +175,11 @@ impl Shell {
     }
 
     /// Starts the kernel that a notebook uses.
-    async fn open(&self, target: &Target) -> Result<Opened, OpenError> {
+    async fn open(&self, target: &Target) -> Result<(), OpenError> {
+        let program = program_for(target).await?;
+        if program != TaskProgram::Own {
+            return self.open_with(target, program).await;
+        }
         let options = OpenOptions {
             by: self.launch.front_end.actor(),
             language: Some(self.launch.front_end.language.clone()),
@@ -182,7 +190,29 @@ impl Shell {
             unchosen: ProcessVariables.get("JPY_PARENT_PID").is_some(),
             ..OpenOptions::default()
         };
-        ensure_kernel(&target.project, &target.notebook(), &options).await
+        let notebook = target.notebook();
+        let opened = ensure_kernel(&NoServers, &target.project, &notebook, &options).await?;
+        self.log_start(&opened);
+        Ok(())
+    }
+
+    /// Lets another program start the kernel that a notebook uses.
+    async fn open_with(&self, target: &Target, program: TaskProgram) -> Result<(), OpenError> {
+        let task = Task::Open {
+            state_file: target.project.state_file(),
+            key: target.current_key(),
+            by: self.launch.front_end.actor(),
+            timeout_ms: START_TIMEOUT.as_millis().try_into().unwrap_or(u64::MAX),
+        };
+        let task = task::begin(&target.project, &task, program).await?;
+        match task.report().await? {
+            TaskReport::Done(session) => {
+                let generation = session.generation;
+                tracing::info!(generation, "the kernel of {} is running", target.key);
+                Ok(())
+            }
+            TaskReport::Failed { message, .. } => Err(OpenError::Internal(message)),
+        }
     }
 
     /// Logs the result of a start. The client of the first cell gets a notice of how the kernel was chosen:
@@ -204,6 +234,24 @@ impl Shell {
             opened.how
         );
     }
+}
+
+/// Returns the program that starts and restarts the kernel of a session: `nb` if the kernel runs on a server.
+pub(super) async fn program_for(target: &Target) -> Result<TaskProgram, OpenError> {
+    let (key, state) = target.current_key_and_state()?;
+    let session = recorded(&state, &target.project, &state.owner_key(&key));
+    let Some(server) = session
+        .as_ref()
+        .and_then(|it| Some(&it.as_remote()?.server))
+    else {
+        return Ok(TaskProgram::Own);
+    };
+    let nb = tokio::task::spawn_blocking(nb_beside).await;
+    let nb = nb.map_err(|error| OpenError::Internal(error.to_string()))?;
+    let reason =
+        |error: NbError| format!("its kernel is on {server}, to which nb connects, and {error}");
+    nb.map(TaskProgram::Nb)
+        .map_err(|error| OpenError::Internal(reason(error)))
 }
 
 /// Returns the error with hints, or with the last lines that the kernel printed.

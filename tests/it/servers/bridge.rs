@@ -767,6 +767,15 @@ fn front_ends_share_a_kernel_on_a_server() {
 }
 
 #[test]
+fn nb_starts_and_restarts_the_kernel_of_a_front_end_on_a_server() {
+    let server = Server::jupyter();
+    let world = opened(&server);
+    succeed(&mut world.script("on_server.py", "nb-shared"));
+    succeed(world.nb().arg("serve"));
+    exec(&world, "x").ended(0).with("6");
+}
+
+#[test]
 fn files_that_cells_name_and_the_server_does_not_have_are_reported() {
     let (server, world) = (Server::jupyter(), World::new());
     server.add_to(&world, "gpu");

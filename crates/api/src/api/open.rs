@@ -20,17 +20,17 @@ use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::attach;
 use crate::lifecycle::create::create_notebook;
-use crate::lifecycle::named_files;
 pub use crate::lifecycle::open::{Idle, OpenOutcome};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::sandbox::checked;
-use crate::lifecycle::server_kernel;
 pub use crate::lifecycle::server_kernel::WantedServer;
 use crate::lifecycle::trust_again::trust_again;
 use crate::project::{
     Confinement, Container, Ended, Project, ResourceLimits, Sandbox, Session, Status,
 };
+use crate::remote::kernels::{self, UserServers};
+use crate::remote::named_files;
 use crate::setup::install::install;
 use crate::setup::serve::{self, Health, Level};
 use crate::wire::Transport;
@@ -336,7 +336,7 @@ async fn options(
     };
     if let Some(server) = &request.server {
         // A hub may have to start the server, which takes some time.
-        server_kernel::client(&server.name, &mut |text| (caller.progress)(text)).await?;
+        kernels::client(&server.name, &mut |text| (caller.progress)(text)).await?;
     }
     let is_contained = matches!(confinement, Some(Confinement::Container(_)));
     Ok(OpenOptions {
@@ -437,12 +437,12 @@ async fn attempt(
     let (path, mut new_options) = (notebook.to_owned(), options.clone());
     if let Some(server) = &mut new_options.server {
         // A hub may have to start the user's server first, and `tell` reports that.
-        let client = server_kernel::client(&server.name, &mut |line| (caller.progress)(line)).await;
+        let client = kernels::client(&server.name, &mut |line| (caller.progress)(line)).await;
         if !notebook.exists() {
             let spec = match client {
                 Ok(client) => {
                     let kernel = options.kernel.as_deref();
-                    server_kernel::spec_of_new(&client, server, kernel, options.timeout).await
+                    kernels::spec_of_new(&client, server, kernel, options.timeout).await
                 }
                 Err(error) => Err(error),
             };
@@ -459,7 +459,7 @@ async fn attempt(
     Ok(match blocking(caller, make).await? {
         Ok((is_new, project)) => {
             *created |= is_new;
-            ensure_kernel(&project, notebook, options).await
+            ensure_kernel(&UserServers, &project, notebook, options).await
         }
         Err(error) => Err(error),
     })

@@ -12,6 +12,7 @@ use crate::kernel::shell::quote;
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
+use crate::task::TaskProgram;
 
 /// Which kernel is replaced.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +57,7 @@ pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<Restart
         .consent(KernelAction::Restart, &target, request.force)
         .await?;
     let (project, key) = (&target.project, &target.key);
-    let task_handle = begin_restart(project, key, caller.by(), timeout).await?;
+    let task_handle = begin_restart(project, key, caller.by(), timeout, TaskProgram::Own).await?;
     match task_handle.report().await.map_err(OpenError::from)? {
         TaskReport::Done(session) => Ok(RestartAnswer {
             notebook: target.notebook_key,

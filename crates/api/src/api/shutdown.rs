@@ -15,6 +15,7 @@ use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::idle::{self, IdleKernel};
 use crate::lifecycle::server_connection;
 use crate::project::Status;
+use crate::remote::kernels::UserServers;
 
 /// How long to wait while another `nb` holds the session's lock.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -124,8 +125,15 @@ pub async fn shutdown(
             .await?;
     }
     let (project, key) = (&target.project, &target.notebook_key);
-    let stopped =
-        lifecycle::shutdown::shutdown(project, key, caller.by(), TIMEOUT, request.detach).await?;
+    let stopped = lifecycle::shutdown::shutdown(
+        &UserServers,
+        project,
+        key,
+        caller.by(),
+        TIMEOUT,
+        request.detach,
+    )
+    .await?;
     Ok(ShutdownAnswer {
         notebook: target.notebook_key,
         status: stopped.session.status.as_str().to_owned(),
@@ -172,7 +180,7 @@ pub async fn shutdown_idle(
         by: caller.by().to_owned(),
     };
     Ok(ShutdownIdleAnswer {
-        kernels: idle::end_idle(kernels, &options).await,
+        kernels: idle::end_idle(&UserServers, kernels, &options).await,
         dry_run: request.dry_run,
         unreadable,
     })

@@ -19,8 +19,7 @@ use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
 use crate::project::event::RunningExecution;
 use crate::project::joined::JoinedFrontEnd;
-use crate::project::{Ended, Project, ResourceLimits, Session, Status};
-use crate::server::connection_state::ConnectionState;
+use crate::project::{ConnectionState, Ended, Project, ResourceLimits, Session, Status};
 use crate::setup::serve::{self, Health, Level};
 use crate::wire::Transport;
 

@@ -10,7 +10,7 @@ use crate::lifecycle::target::recorded;
 use crate::notebook::{Cell, CellType, Document, Revision};
 use crate::project::jobs::{Job, JobCell, JobFolder};
 use crate::project::{Project, Session, State, Status, fresh_id};
-use crate::task;
+use crate::task::{self, TaskProgram};
 
 /// The cells that a job runs, and its settings.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ pub async fn begin(
         id: id.clone(),
     };
     // The recorder's process starts in the meantime.
-    let recorder = task::prepare(project, &task);
+    let recorder = task::prepare(project, &task, TaskProgram::Own);
     let (state, session) = living(project, notebook).await?;
     let mut job = Job {
         id,

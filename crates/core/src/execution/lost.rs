@@ -18,7 +18,7 @@ use crate::project::event::Event;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobFrontEnd, JobState};
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, beneath};
-use crate::task::{self, Task};
+use crate::task::{self, Task, TaskProgram};
 
 /// A recorder or a proxy that was killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,7 +219,7 @@ pub async fn resume(project: &Project, id: &str) -> Result<(), OpenError> {
         state_file: project.state_file(),
         id: id.to_owned(),
     };
-    task::begin(project, &task).await?;
+    task::begin(project, &task, TaskProgram::Own).await?;
     Ok(())
 }
 

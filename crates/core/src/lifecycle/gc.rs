@@ -19,6 +19,7 @@ use super::death::note_death;
 use super::liveness::{Liveness, liveness};
 use super::open::{stray_note, unknown_kernels};
 use super::open_error::OpenError;
+use super::server_kernel::NoServers;
 use super::shutdown::shutdown;
 use super::start::{LockedSession, end_group};
 
@@ -256,7 +257,7 @@ async fn clear_bridge(
     }
     let (notebook, server) = (session.notebook.display(), &remote.server);
     if !cleared.dry_run {
-        match shutdown(project, key, "nb gc", TIMEOUT, true).await {
+        match shutdown(&NoServers, project, key, "nb gc", TIMEOUT, true).await {
             Ok(_) => {}
             Err(OpenError::Busy { .. }) => return Ok(()),
             Err(error) => return Err(error),

@@ -11,6 +11,7 @@ use super::consent::unsent;
 use super::liveness::Liveness;
 use super::open_error::OpenError;
 use super::server_connection;
+use super::server_kernel::ServerKernels;
 use super::shutdown::shutdown_unless;
 use super::start::end_group;
 use super::status::{SessionStatus, status};
@@ -136,7 +137,12 @@ pub async fn idle_report(project: &Project, key: &str) -> IdleReport {
 }
 
 /// Ends a session's unused kernel; returns whether it did.
-pub async fn end_unused(project: &Project, key: &str, report: IdleReport) -> bool {
+pub async fn end_unused(
+    servers: &impl ServerKernels,
+    project: &Project,
+    key: &str,
+    report: IdleReport,
+) -> bool {
     let (Some(age), Some(_)) = (report.limit, report.unused) else {
         return false;
     };
@@ -147,12 +153,16 @@ pub async fn end_unused(project: &Project, key: &str, report: IdleReport) -> boo
         by: "nb".to_owned(),
     };
     let why = format!("nobody used it for {}", span(age));
-    matches!(end(project, key, &options, Some(&why)).await, Ok(None))
+    matches!(
+        end(servers, project, key, &options, Some(&why)).await,
+        Ok(None)
+    )
 }
 
 /// Ends a session's kernel, unless the rule says otherwise once the session's lock is held; returns
 /// the reason then.
 async fn end(
+    servers: &impl ServerKernels,
     project: &Project,
     key: &str,
     options: &IdleOptions,
@@ -162,7 +172,7 @@ async fn end(
         let status = status(project, key, session).await?;
         Ok(reason_to_keep_now(project, &status, options))
     };
-    let ended = shutdown_unless(project, key, &options.by, why, TIMEOUT, keeps).await?;
+    let ended = shutdown_unless(servers, project, key, &options.by, why, TIMEOUT, keeps).await?;
     Ok(ended.err())
 }
 
@@ -193,7 +203,11 @@ fn unused(status: &SessionStatus, now: Timestamp) -> Option<Duration> {
 }
 
 /// Ends the kernels that the options select, and reports all kernels that run.
-pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel> {
+pub async fn end_idle(
+    servers: &'static impl ServerKernels,
+    kernels: Kernels,
+    options: &IdleOptions,
+) -> Vec<IdleKernel> {
     let Kernels {
         sessions,
         unreachable,
@@ -204,7 +218,7 @@ pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel
         .filter(|(_, status)| status.kernel_of.is_none())
         .filter(|(_, status)| status.liveness.is_up());
     let jobs: Vec<_> = up
-        .map(|(project, status)| end_one(project, status, options.clone()))
+        .map(|(project, status)| end_one(servers, project, status, options.clone()))
         .collect();
     let mut outcomes = run_concurrently(jobs).await;
     let unreachable = unreachable
@@ -214,9 +228,14 @@ pub async fn end_idle(kernels: Kernels, options: &IdleOptions) -> Vec<IdleKernel
     outcomes
 }
 
-async fn end_one(project: Project, status: SessionStatus, options: IdleOptions) -> IdleKernel {
+async fn end_one(
+    servers: &impl ServerKernels,
+    project: Project,
+    status: SessionStatus,
+    options: IdleOptions,
+) -> IdleKernel {
     let outcome = match reason_to_keep_now(&project, &status, &options) {
-        None if !options.dry_run => end(&project, &status.key, &options, None).await,
+        None if !options.dry_run => end(servers, &project, &status.key, &options, None).await,
         outcome => Ok(outcome),
     };
     let (done, why) = match outcome {
@@ -269,6 +288,7 @@ async fn end_unreachable(kernel: UnreachableKernel, options: IdleOptions) -> Idl
 mod tests {
     use super::*;
     use crate::kernel::process::Process;
+    use crate::lifecycle::server_kernel::NoServers;
     use crate::project::event::RunningExecution;
     use crate::project::jobs::{Job, JobCell, JobState};
     use crate::project::joined::JoinedFrontEnd;
@@ -318,7 +338,7 @@ mod tests {
             limit: Some(Duration::from_secs(1)),
             unused: Some(Duration::from_secs(2)),
         };
-        assert!(!end_unused(&project, "a.ipynb", report).await);
+        assert!(!end_unused(&NoServers, &project, "a.ipynb", report).await);
         let state = project.state().unwrap();
         assert_eq!(state.sessions["a.ipynb"].status, Status::Live);
         assert!(process.is_alive());

@@ -7,8 +7,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::project::{Backend, Relation, RemoteKernel, Session, Status};
-use crate::server::connection_state::ConnectionReport;
+use crate::project::{Backend, ConnectionReport, Relation, RemoteKernel, Session, Status};
 use crate::wire::{Channel, Transport};
 
 /// How long a kernel that another program started may take to accept a connection.

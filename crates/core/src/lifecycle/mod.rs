@@ -14,7 +14,6 @@ pub mod idle;
 pub mod interrupt;
 pub mod liveness;
 pub mod move_notebook;
-pub mod named_files;
 pub mod open;
 pub mod open_error;
 mod ready;

@@ -20,7 +20,7 @@ use super::open_error::OpenError;
 use super::reconnect;
 use super::sandbox::{check_running, confinement_of_new, policy};
 use super::server_connection;
-use super::server_kernel::{self, WantedServer};
+use super::server_kernel::{self, ServerKernels, WantedServer};
 use super::share;
 use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
 use crate::editing::content::read_notebook;
@@ -182,6 +182,7 @@ struct Notes {
 /// `notebook` and its project must exist, see [`super::create::create_notebook`]. May be cancelled at any
 /// await: the next call finishes what this one began.
 pub async fn ensure_kernel(
+    servers: &impl ServerKernels,
     project: &Project,
     notebook: &Path,
     options: &OpenOptions,
@@ -209,7 +210,7 @@ pub async fn ensure_kernel(
             (session, OpenOutcome::Joined, None)
         }
     } else if owner == key {
-        ensure_own_kernel(project, &key, options, &mut notes).await?
+        ensure_own_kernel(servers, project, &key, options, &mut notes).await?
     } else {
         let kernel = OpenOptions {
             kernel: None,
@@ -220,7 +221,7 @@ pub async fn ensure_kernel(
             server: None,
             ..options.clone()
         };
-        let opened = ensure_own_kernel(project, &owner, &kernel, &mut notes).await?;
+        let opened = ensure_own_kernel(servers, project, &owner, &kernel, &mut notes).await?;
         let is_recorded = project.state()?.owner_key(&key) == owner;
         if !is_recorded {
             share::join(project, &key, &owner, options.timeout).await?;
@@ -320,6 +321,7 @@ async fn take_up_renamed(
 
 /// Makes sure that a session's own kernel runs.
 async fn ensure_own_kernel(
+    servers: &impl ServerKernels,
     project: &Project,
     key: &str,
     options: &OpenOptions,
@@ -351,7 +353,7 @@ async fn ensure_own_kernel(
     let (session, how) = match running {
         Some(running) => running,
         None => {
-            let session = start(&locked, &notebook, recorded, options, notes).await?;
+            let session = start(servers, &locked, &notebook, recorded, options, notes).await?;
             let is_others = session.as_remote().is_some_and(|remote| !remote.owned);
             match is_others {
                 true => (session, OpenOutcome::Joined),
@@ -509,6 +511,7 @@ async fn reopen(
 }
 
 async fn start(
+    servers: &impl ServerKernels,
     locked: &LockedSession<'_>,
     notebook: &Path,
     before: Option<Session>,
@@ -530,8 +533,15 @@ async fn start(
     if let Some(server) = options.server.clone().or(last) {
         check_local_options(notebook, &server.name, before.as_ref(), options)?;
         let spec = options.kernel.as_deref();
-        return server_kernel::start(locked, before, &server, (spec, &named), options.timeout)
-            .await;
+        return server_kernel::start(
+            servers,
+            locked,
+            before,
+            &server,
+            (spec, &named),
+            options.timeout,
+        )
+        .await;
     }
     let last_session = before.as_ref();
     let confinement = confinement_of_new(options.confinement.as_ref(), last_session);

@@ -1,5 +1,6 @@
 //! The errors of starting, attaching and sharing a notebook's kernel.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +20,6 @@ use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::NoHome;
 use crate::notebook::NotANotebook;
 use crate::project::{ConfigError, ProjectError, Session, StateError, Status};
-use crate::server::ServerError;
 use crate::task::TaskError;
 use crate::wire::ConnectionFileError;
 
@@ -207,7 +207,13 @@ pub enum OpenError {
     Attach(#[from] AttachError),
     /// A server does not do what is asked of it.
     #[error(transparent)]
-    Server(#[from] ServerError),
+    Server(Box<dyn Error + Send + Sync>),
+    /// This program has no client of servers.
+    #[error("only nb can connect to the kernel's server {server}")]
+    NoServers {
+        /// The name of the server.
+        server: String,
+    },
     /// The server does not run this kernel.
     #[error("server {server} runs no kernel {id}")]
     NoServerKernel {
@@ -271,6 +277,13 @@ impl From<LaunchError> for OpenError {
 }
 
 impl OpenError {
+    /// Returns the error of a program that has no client of servers.
+    pub(super) fn no_servers(server: &str) -> Self {
+        Self::NoServers {
+            server: server.to_owned(),
+        }
+    }
+
     /// Returns the error for a kernel whose process is stopped; `None` if it is not.
     pub fn process_stopped(session: &Session, process: &Process) -> Option<Self> {
         process.is_stopped().then(|| Self::ProcessStopped {

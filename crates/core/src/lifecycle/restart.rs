@@ -11,7 +11,7 @@ use super::all_kernels::still_runs;
 use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
-use super::server_kernel;
+use super::server_kernel::{self, ServerKernels};
 use super::start::LockedSession;
 use super::target::recorded;
 use crate::kernel::process::connection::{self, KernelFiles};
@@ -21,7 +21,7 @@ use crate::kernel::variables::ProcessVariables;
 use crate::project::event::EventKind;
 use crate::project::{Project, Session, Status};
 pub use crate::task::TaskReport;
-use crate::task::{self, Task, TaskHandle};
+use crate::task::{self, Task, TaskHandle, TaskProgram};
 use crate::wire::Transport;
 
 /// Starts the restart in a detached process, for which [`TaskHandle::report`] waits.
@@ -32,6 +32,7 @@ pub async fn begin_restart(
     key: &str,
     by: &str,
     timeout: Duration,
+    program: TaskProgram,
 ) -> Result<TaskHandle, OpenError> {
     check(project, key).await?;
     let task = Task::Restart {
@@ -40,7 +41,7 @@ pub async fn begin_restart(
         by: by.to_owned(),
         timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     };
-    Ok(task::begin(project, &task).await?)
+    Ok(task::begin(project, &task, program).await?)
 }
 
 /// Fails if the restart could not work.
@@ -70,6 +71,7 @@ async fn check(project: &Project, key: &str) -> Result<(), OpenError> {
 
 /// Restarts the kernel, in the detached process.
 pub async fn perform(
+    servers: &impl ServerKernels,
     project: &Project,
     key: &str,
     by: &str,
@@ -93,7 +95,7 @@ pub async fn perform(
         return Err(no_kernel());
     };
     if let Some(remote) = session.as_remote().cloned() {
-        return server_kernel::restart(&locked, session, remote, by, timeout).await;
+        return server_kernel::restart(servers, &locked, session, remote, by, timeout).await;
     }
     locked.record(|session| {
         session.status = Status::Restarting;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::activity::zone;
 use crate::kernel::process::{Process, Signal};
 use crate::project::Session;
-use crate::server::connection_state::{ConnectionReport, ConnectionState};
+use crate::project::{ConnectionReport, ConnectionState};
 
 /// Returns what the bridge of a session's kernel last reported; `None` for other kernels.
 pub fn report(session: &Session) -> Option<ConnectionReport> {

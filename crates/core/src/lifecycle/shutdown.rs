@@ -9,7 +9,7 @@ use super::end_kernel::end_kernel;
 use super::liveness::{Liveness, liveness};
 use super::open_error::OpenError;
 use super::sandbox;
-use super::server_kernel;
+use super::server_kernel::{self, ServerKernels};
 use super::share;
 use super::start::LockedSession;
 use crate::editing::named_kernelspec;
@@ -42,6 +42,7 @@ pub struct Stopped {
 /// only stops using it.
 /// With `keeps_kernel` a kernel on a server goes on running there.
 pub async fn shutdown(
+    servers: &impl ServerKernels,
     project: &Project,
     key: &str,
     by: &str,
@@ -50,13 +51,14 @@ pub async fn shutdown(
 ) -> Result<Stopped, OpenError> {
     let start = Instant::now();
     let locked = LockedSession::wait(project, key, timeout).await?;
-    end(&locked, by, None, keeps_kernel, start).await
+    end(servers, &locked, by, None, keeps_kernel, start).await
 }
 
 /// Ends the kernel like [`shutdown`], and records the reason, unless `keeps` returns a reason against
 /// it. `keeps` is called once the session's lock is held, since the kernel may have been used during
 /// the wait for the lock.
 pub(super) async fn shutdown_unless(
+    servers: &impl ServerKernels,
     project: &Project,
     key: &str,
     by: &str,
@@ -71,11 +73,12 @@ pub(super) async fn shutdown_unless(
     {
         return Ok(Err(reason));
     }
-    end(&locked, by, why, false, start).await.map(Ok)
+    end(servers, &locked, by, why, false, start).await.map(Ok)
 }
 
 /// Ends the kernel of a session whose lock is held.
 async fn end(
+    servers: &impl ServerKernels,
     locked: &LockedSession<'_>,
     by: &str,
     why: Option<&str>,
@@ -141,7 +144,7 @@ async fn end(
     }
     let mut notes = Vec::new();
     if let Some(remote) = session.as_remote() {
-        notes = server_kernel::end(locked, &session, remote, keeps_kernel).await;
+        notes = server_kernel::end(servers, locked, &session, remote, keeps_kernel).await;
     } else if let Liveness::Own(process) = &found {
         end_kernel(locked, &session, process, false).await;
     }

@@ -6,6 +6,7 @@ pub mod confine;
 pub mod environment;
 mod foreign_file;
 pub mod process;
+pub mod programs;
 pub mod shell;
 pub mod spec;
 pub mod variables;

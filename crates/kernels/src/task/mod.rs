@@ -1,7 +1,7 @@
 //! Tasks in detached processes, which outlive the process that asked for them.
 //!
-//! This program runs itself again with a task as its argument (`program`, in the package of the programs, performs it); the
-//! new process writes a report to a file, which the waiting process removes.
+//! This program runs itself, or `nb`, with a task as its argument (`program`, in the package of the programs, performs it);
+//! the new process writes a report to a file, which the waiting process removes.
 
 pub mod causes;
 
@@ -41,6 +41,17 @@ pub const WORD: &str = "nb:task";
 /// A task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Task {
+    /// Make sure that a session's kernel runs, as `nb open` does.
+    Open {
+        /// The project's `state.json`.
+        state_file: PathBuf,
+        /// The notebook's path in its project.
+        key: String,
+        /// Who asked for it.
+        by: String,
+        /// How long the kernel may take to be ready, in milliseconds.
+        timeout_ms: u64,
+    },
     /// Restart a session's kernel.
     Restart {
         /// The project's `state.json`.
@@ -102,12 +113,12 @@ pub fn arguments(task: &Task) -> Result<Vec<OsString>, TaskError> {
     Ok(vec![WORD.into(), text.into(), OsString::new()])
 }
 
-/// The report of a restart task.
+/// The report of a task that starts or restarts a kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TaskReport {
-    /// The new kernel is ready.
+    /// The kernel is ready.
     Done(Box<Session>),
-    /// The restart failed.
+    /// It failed.
     Failed {
         /// The error, with its causes.
         message: String,
@@ -131,9 +142,18 @@ impl TaskHandle {
         self.process.death().await;
         let report = beneath::read_json(&self.report, beneath::SMALL);
         let _ = beneath::remove_file(&self.report);
-        let none = "the restart's process ended without a report; see nb status";
+        let none = "the process of the task ended without a report; see nb status";
         report.ok_or_else(|| TaskError::Internal(none.to_owned()))
     }
+}
+
+/// The program that performs a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskProgram {
+    /// This one.
+    Own,
+    /// `nb`, by its path: for what this program cannot do.
+    Nb(PathBuf),
 }
 
 /// A task whose process waits for the command to start. The process ends if this is dropped.
@@ -145,12 +165,20 @@ pub struct PreparedTask {
 }
 
 /// Starts a task in a process of its own.
-pub async fn begin(project: &Project, task: &Task) -> Result<TaskHandle, TaskError> {
-    prepare(project, task)?.begin().await
+pub async fn begin(
+    project: &Project,
+    task: &Task,
+    program: TaskProgram,
+) -> Result<TaskHandle, TaskError> {
+    prepare(project, task, program)?.begin().await
 }
 
 /// Makes the process of a task, which waits for [`PreparedTask::begin`].
-pub fn prepare(project: &Project, task: &Task) -> Result<PreparedTask, TaskError> {
+pub fn prepare(
+    project: &Project,
+    task: &Task,
+    program: TaskProgram,
+) -> Result<PreparedTask, TaskError> {
     let internal = |error: std::io::Error| TaskError::Internal(error.to_string());
     let folder = project
         .make_folder("background")
@@ -161,12 +189,21 @@ pub fn prepare(project: &Project, task: &Task) -> Result<PreparedTask, TaskError
     let name = uuid::Uuid::new_v4().simple().to_string();
     let report = folder.join(format!("{name}.report"));
     let text = serde_json::to_string(task).map_err(|error| internal(error.into()))?;
+    let arguments = [
+        OsString::from(WORD),
+        text.into(),
+        report.clone().into_os_string(),
+    ];
     let plan = StartPlan {
-        executable: Executable::ThisProgram(vec![
-            OsString::from(WORD),
-            text.into(),
-            report.clone().into_os_string(),
-        ]),
+        executable: match program {
+            TaskProgram::Own => Executable::ThisProgram(arguments.into()),
+            TaskProgram::Nb(path) => Executable::Program(
+                [path.into_os_string()]
+                    .into_iter()
+                    .chain(arguments)
+                    .collect(),
+            ),
+        },
         set: Vec::new(),
         remove: Vec::new(),
         input: None,

@@ -12,6 +12,7 @@
 pub mod beneath;
 mod config;
 pub mod confined;
+mod connection_report;
 pub mod counters;
 pub mod cursor;
 pub mod displays;
@@ -49,6 +50,7 @@ mod watch;
 pub mod written;
 
 pub use config::{Config, ConfigError, JournalConfig, OnRestart, StartupCode};
+pub use connection_report::{ConnectionReport, ConnectionState};
 pub use error_category::ErrorCategory;
 pub use folder::{Project, ProjectError};
 pub use free_space::free_bytes;

@@ -151,6 +151,22 @@ pub struct RemoteKernel {
 }
 
 impl RemoteKernel {
+    /// Returns a kernel on a server, which has no bridge yet.
+    pub fn new(server: &str, kernel_id: &str, server_session: Option<String>, owned: bool) -> Self {
+        Self {
+            server: server.to_owned(),
+            kernel_id: kernel_id.to_owned(),
+            server_session,
+            websocket_session: uuid::Uuid::new_v4().to_string(),
+            owned,
+            host: HostIdentity::here(),
+            bridge: None,
+            other: Map::new(),
+        }
+    }
+}
+
+impl RemoteKernel {
     /// How the text begins that says, among a cell's outputs, that messages were lost with the connection.
     pub const LOSS_NOTE: &'static str = "[nb] the connection to ";
 
@@ -503,25 +519,6 @@ impl Backend {
         Self::Attached(AttachedKernel {
             host: HostIdentity::here(),
             pid,
-            other: Map::new(),
-        })
-    }
-
-    /// Returns the backend of a kernel on a server, which has no bridge yet.
-    pub fn remote(
-        server: &str,
-        kernel_id: &str,
-        server_session: Option<String>,
-        owned: bool,
-    ) -> Self {
-        Self::Remote(RemoteKernel {
-            server: server.to_owned(),
-            kernel_id: kernel_id.to_owned(),
-            server_session,
-            websocket_session: uuid::Uuid::new_v4().to_string(),
-            owned,
-            host: HostIdentity::here(),
-            bridge: None,
             other: Map::new(),
         })
     }

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::bridge::Bridge;
 use super::log::log;
+use crate::project::{ConnectionReport, ConnectionState};
 use crate::server::channels::{self, KernelReceiver, KernelSender, Received};
-use crate::server::connection_state::{ConnectionReport, ConnectionState};
 use crate::server::{ServerError, ServerErrorKind};
 
 /// How often to ask the server whether it still has the kernel: it does not report its end.

@@ -1,7 +1,8 @@
-//! The bridge to a kernel on a Jupyter server: a process that presents it as a kernel of this machine.
+//! Kernels on Jupyter servers as kernels of this machine.
 //!
-//! It binds the five sockets of a connection file, and holds the only websocket to the kernel. Clients need not know
-//! that the kernel runs elsewhere. `nb` starts it like a kernel: it belongs to no shell, and has a supervisor.
+//! For each of them a process, the bridge, binds the five sockets of a connection file, and holds the only websocket to
+//! the kernel. Clients need not know that the kernel runs elsewhere. `nb` starts the bridge like a kernel: it belongs to no
+//! shell, and has a supervisor.
 //!
 //! | file | content |
 //! |---|---|
@@ -9,12 +10,16 @@
 //! | `backoff`, `recent` | pauses between attempts to connect; messages for clients that join late. Pure |
 //! | `bridge`, `clients` | passes messages between the sockets and the websocket |
 //! | `connection` | keeps the websocket open |
+//! | [`kernels`] | finds, starts, restarts and ends kernels on servers |
+//! | [`named_files`] | the files that a notebook's cells name and that the server does not have |
 
 mod backoff;
 mod bridge;
 mod clients;
 mod connection;
+pub mod kernels;
 mod log;
+pub mod named_files;
 mod numbers;
 mod recent;
 mod requests;

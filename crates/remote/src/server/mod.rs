@@ -7,7 +7,6 @@
 mod address;
 pub mod channels;
 mod client;
-pub mod connection_state;
 mod contents;
 pub mod copy;
 pub mod credential;

@@ -1,15 +1,14 @@
 //! The programs that installed kernelspecs start, at fixed paths: a copy of `nb-proxy`, and a link to `nb`.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use super::planned_file::make_folder;
 use crate::kernel::environment::trust;
 use crate::kernel::process::{own_path, own_program};
+use crate::kernel::programs::{NB, version_of};
 use crate::kernel::spec::{self, PROXY};
 use crate::kernel::variables::{NoHome, Variables, own_data_dir};
 
@@ -22,8 +21,6 @@ pub(super) fn proxy_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
 pub(super) fn link_path(variables: &dyn Variables) -> Result<PathBuf, NoHome> {
     Ok(own_data_dir(variables)?.join("bin").join(NB))
 }
-
-const NB: &str = "nb";
 
 /// The name of the kernelspec of chats.
 pub(super) const CHAT: &str = "nb-chat";
@@ -110,40 +107,6 @@ pub(super) fn link_own(path: &Path) -> io::Result<()> {
     link.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
-
-/// Returns the version of a program of ours; `None` if it is another program.
-///
-/// It may be any program: one that a sandboxed kernel may have written is not run, and one that does not
-/// answer is ended.
-pub(super) fn version_of(program: &Path, name: &str) -> Option<String> {
-    trust::check_program(program).ok()?;
-    let mut child = Command::new(program)
-        .arg("--version")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let stdout = child.stdout.take()?;
-    let (sender, answer) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let read = stdout.take(1 << 10).read_to_string(&mut text);
-        let _ = sender.send(read.map(|_| text));
-    });
-    let answer = answer.recv_timeout(ANSWERS_WITHIN);
-    let _ = child.kill();
-    let _ = child.wait();
-    let text = answer.ok()?.ok()?;
-    let mut words = text.lines().next()?.split_whitespace();
-    let version = words.by_ref().find(|word| *word != name)?;
-    let is_version = version.starts_with(|first: char| first.is_ascii_digit());
-    (text.starts_with(name) && is_version).then(|| version.to_owned())
-}
-
-/// How long another program may take to print its version.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Says whether a version is later than this program's.
 pub(super) fn is_later_version(version: &str) -> bool {

@@ -122,7 +122,11 @@ impl From<OpenError> for Problem {
             OpenError::Connection(
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
             ) => problem(ProblemKind::Failed).hint(NEW_FILE),
-            OpenError::Server(server) => Self::of_server(server),
+            OpenError::Server(error) => match error.downcast_ref() {
+                Some(server) => Self::of_server(server),
+                None => problem(ProblemKind::Failed),
+            },
+            OpenError::NoServers { .. } => problem(ProblemKind::Failed),
             OpenError::NoServerKernel { server, .. } => problem(ProblemKind::NoKernel)
                 .hint(format!("nb kernels --server {server} lists those that run there"))
                 .hint(format!("to start one there: nb open NOTEBOOK --server {server}")),

@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 
 use super::Check;
 use crate::kernel::environment::trust::{self, StartedByName};
+use crate::kernel::programs::version_of;
 use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
 use crate::kernel::variables::Variables;
 use crate::project::RealSpec;
-use crate::setup::program::{is_later_version, version_of};
+use crate::setup::program::is_later_version;
 use crate::setup::serve::{self, Health, Level};
 use crate::task::causes::with_causes;
 
