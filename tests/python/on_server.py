@@ -31,11 +31,11 @@ def main():
     words, _ = argv(options.kernel, "file")
     pathlib.Path(words[0]).with_name("nb").unlink()
     kill_the_bridge()
-    with Window(options.kernel, NOTEBOOK) as window:
+    with Window(options.kernel, NOTEBOOK).ready() as window:
         request = window.execute("print(x)")
         reply, _ = window.client.finish(request)
         assert reply.content["status"] == "error", reply
-        for part in ("its kernel is on gpu", "there is no nb at", "nb serve"):
+        for part in ("its kernel is on the server gpu", "there is no nb at", "nb serve"):
             assert part in reply.content["evalue"], reply.content
         say(reply.content["evalue"])
 

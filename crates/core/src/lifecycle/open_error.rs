@@ -208,11 +208,13 @@ pub enum OpenError {
     /// A server does not do what is asked of it.
     #[error(transparent)]
     Server(Box<dyn Error + Send + Sync>),
-    /// This program has no client of servers.
-    #[error("only nb can connect to the kernel's server {server}")]
+    /// This program has no client of servers, and finds no `nb` that has one.
+    #[error("its kernel is on the server {server}, to which nb connects, and {reason}")]
     NoServers {
         /// The name of the server.
         server: String,
+        /// Why `nb` does not.
+        reason: String,
     },
     /// The server does not run this kernel.
     #[error("server {server} runs no kernel {id}")]
@@ -281,6 +283,7 @@ impl OpenError {
     pub(super) fn no_servers(server: &str) -> Self {
         Self::NoServers {
             server: server.to_owned(),
+            reason: "this is another program".to_owned(),
         }
     }
 

@@ -58,7 +58,7 @@ pub struct ServerKernelRequest<'a> {
 
 /// A kernel that runs on a server.
 #[derive(Clone, Debug)]
-pub struct ServerKernel {
+pub struct KernelOnServer {
     /// The kernel.
     pub kernel: RemoteKernel,
     /// Its kernelspec, as far as the server describes it.
@@ -74,7 +74,7 @@ pub trait ServerKernels: Sync {
     fn find_or_start(
         &self,
         request: ServerKernelRequest<'_>,
-    ) -> impl Future<Output = Result<ServerKernel, OpenError>> + Send;
+    ) -> impl Future<Output = Result<KernelOnServer, OpenError>> + Send;
 
     /// Restarts a kernel.
     fn restart(&self, kernel: &RemoteKernel) -> impl Future<Output = Result<(), OpenError>> + Send;
@@ -95,7 +95,7 @@ impl ServerKernels for NoServers {
     async fn find_or_start(
         &self,
         request: ServerKernelRequest<'_>,
-    ) -> Result<ServerKernel, OpenError> {
+    ) -> Result<KernelOnServer, OpenError> {
         Err(OpenError::no_servers(&request.wanted.name))
     }
 
@@ -130,7 +130,7 @@ pub(super) async fn start(
         named,
         timeout,
     };
-    let ServerKernel { kernel, spec } = servers.find_or_start(request).await?;
+    let KernelOnServer { kernel, spec } = servers.find_or_start(request).await?;
     let files = KernelFiles::fresh(locked.project).map_err(|source| OpenError::Lock {
         dir: locked.project.dir().to_owned(),
         source,

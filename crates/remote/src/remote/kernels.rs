@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::lifecycle::all_kernels;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::server_kernel::{
-    ServerKernel, ServerKernelRequest, ServerKernels, WantedServer,
+    KernelOnServer, ServerKernelRequest, ServerKernels, WantedServer,
 };
 use crate::notebook::NamedKernel;
 use crate::project::{InterruptMode, RealSpec, RemoteKernel};
@@ -26,7 +26,7 @@ impl ServerKernels for UserServers {
     async fn find_or_start(
         &self,
         request: ServerKernelRequest<'_>,
-    ) -> Result<ServerKernel, OpenError> {
+    ) -> Result<KernelOnServer, OpenError> {
         let wanted = request.wanted;
         let client = client(&wanted.name, &mut |_| {}).await?;
         let answers = async {
@@ -43,7 +43,7 @@ impl ServerKernels for UserServers {
             None => start_new(request.key, &client, spec.as_ref().map(|spec| &*spec.name)).await?,
         };
         let spec = describe_spec(&client, &model.name).await;
-        Ok(ServerKernel { kernel, spec })
+        Ok(KernelOnServer { kernel, spec })
     }
 
     async fn restart(&self, kernel: &RemoteKernel) -> Result<(), OpenError> {
