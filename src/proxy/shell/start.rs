@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use super::Shell;
 use crate::kernel::environment::probe;
-use crate::kernel::programs::{NbError, nb_beside};
+use crate::kernel::programs::nb_beside;
 use crate::kernel::shell::quote;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
@@ -248,10 +248,11 @@ pub(super) async fn program_for(target: &Target) -> Result<TaskProgram, OpenErro
     };
     let nb = tokio::task::spawn_blocking(nb_beside).await;
     let nb = nb.map_err(|error| OpenError::Internal(error.to_string()))?;
-    let reason =
-        |error: NbError| format!("its kernel is on {server}, to which nb connects, and {error}");
     nb.map(TaskProgram::Nb)
-        .map_err(|error| OpenError::Internal(reason(error)))
+        .map_err(|error| OpenError::NoServers {
+            server: server.clone(),
+            reason: error.to_string(),
+        })
 }
 
 /// Returns the error with hints, or with the last lines that the kernel printed.
