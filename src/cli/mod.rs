@@ -173,13 +173,13 @@ impl Context {
 
 /// Returns the parser of all commands, for pages of the manual and completion scripts.
 pub fn parser() -> clap::Command {
-    parser::parser_for(false)
+    parser::parser()
 }
 
 /// Runs `nb` with this process's arguments.
 pub fn main() -> ExitCode {
     let mut line = parser::read(&std::env::args_os().collect::<Vec<_>>());
-    if let Some(code) = line.command.alone(parser::parser_for) {
+    if let Some(code) = line.command.alone(parser::parser) {
         return code;
     }
     let context = match Context::of(&mut line) {

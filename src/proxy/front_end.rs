@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(
             with(&["VSCODE_PID", "JPY_PARENT_PID"]),
             expected("VS Code", FrontEnd::Other),
-            "what jupyter_client launches is no launch by the extension"
+            "what jupyter_client launches is not a launch by the extension"
         );
         assert_eq!(
             with(&["JPY_SESSION_NAME", "JPY_PARENT_PID"]),

@@ -338,7 +338,7 @@ impl Incoming {
     fn receive(&self, channel: Channel, frames: Message) -> Option<Verified> {
         let message = self.key.receive(frames).and_then(|mut message| {
             // A message like this would end VS Code's reader of this channel for good.
-            let reason = "its header, parent header or metadata is no JSON object";
+            let reason = "its header, parent header or metadata is not a JSON object";
             let is_readable = message.read_headers();
             is_readable
                 .then_some(message)

@@ -120,7 +120,7 @@ def keys(book):
     expect(book.page.locator(".cell")).to_have_count(count + 1)
     expect(book.cell(2)).to_have_attribute("aria-current", "true")
     book.page.keyboard.press("Enter")
-    # While the new cell is on its way, the page keeps keys; a text that is inserted at once is no key.
+    # While the new cell is on its way, the page keeps keys; a text that is inserted at once is not a key.
     expect(book.source(2)).to_be_focused()
     book.page.keyboard.insert_text("# Title\n\n*told* and $x^2$")
     book.page.keyboard.press("Escape")

@@ -161,7 +161,7 @@ def graph(page):
     nb("cell", GRAPH, first)
     nb("edit", GRAPH, first, "a = 10")
     expect(book.cell(0).locator(".stale")).to_have_text("Out of date: edited since it ran")
-    expect(book.cell(1).locator(".stale")).to_contain_text("Out of date: cell 1, which gives a, is stale")
+    expect(book.cell(1).locator(".stale")).to_contain_text("Out of date: cell 1, which defines a, is stale")
     expect(book.cell(2).locator(".stale")).to_be_visible()
     expect(book.cell(3).locator(".stale")).to_be_hidden()
     book.cell(1).get_by_role("button", name="Go to the cell that gives a").click()

@@ -752,7 +752,7 @@ fn an_agents_text_of_a_notebook_is_an_edit_like_others() {
     let shown = succeed(world.nb().args(["cell", "t.ipynb", "cell0001"]));
     assert!(shown.contains("first = 1"), "{shown}");
     assert!(
-        text(&results[2]).contains("is no notebook"),
+        text(&results[2]).contains("is not a notebook"),
         "{}",
         results[2]
     );

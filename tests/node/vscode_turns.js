@@ -21,7 +21,7 @@ main(async () => {
   const endless = agent('run', '--as', 'claude', '--stream', '-n', 't.ipynb', ENDLESS);
   await endless.prints('the agent is on');
   const held = kernel.cell("mine.append('held')");
-  // What is no cell does not wait for one.
+  // What is not a cell does not wait for one.
   const took = await kernel.stop();
   const { reply } = await held.done;
   assert.equal(reply.status, 'error');

@@ -75,7 +75,7 @@ def main():
 
         for deed in ("restart", "shutdown"):
             _, refused = agent(deed, expect=5)
-            assert "wipe the variables of human (" in refused, refused
+            assert "delete the variables of human (" in refused, refused
             assert f"nb {deed} --force" in refused, refused
         agent("interrupt")
         assert evaluate(person, "mine") == "precious"

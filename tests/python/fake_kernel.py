@@ -36,7 +36,7 @@ def nonsense(key, request):
             f"{channel}: wrongly signed": (channel, [DELIMITER, b"0" * 64, *four]),
             f"{channel}: signed with another key": (channel, [DELIMITER, sign(b"x", four), *four]),
             f"{channel}: no delimiter": (channel, four),
-            f"{channel}: a header that is no JSON": (channel, signed(b"{", *four[1:])),
+            f"{channel}: a header that is not JSON": (channel, signed(b"{", *four[1:])),
         }
     return table
 

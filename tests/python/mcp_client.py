@@ -55,7 +55,7 @@ def run(options, *words):
 
 
 async def call(session, tool, **arguments):
-    """Returns the text and the fields of an answer that is no error."""
+    """Returns the text and the fields of an answer that is not an error."""
     result = await session.call_tool(tool, arguments)
     assert not result.is_error, result
     text = "".join(block.text for block in result.content if block.type == "text")

@@ -5,7 +5,7 @@
 //! | [`setup`] | kernelspecs, the extension for VS Code, agents' files, the checks of `nb doctor` | notebook, project, kernel, server, activity, task, editing, lifecycle |
 //!
 //! Files of other programs are changed only where the user asked for it, and a change is shown before. `vscode` beside this
-//! file is no module: it holds the extension for VS Code, in JavaScript, which `setup` packs and installs.
+//! file is not a module: it holds the extension for VS Code, in JavaScript, which `setup` packs and installs.
 
 pub mod setup;
 

@@ -41,16 +41,16 @@ impl CellOptions {
     pub(crate) fn one(&self, words: &mut Vec<String>) -> Result<CellSelector, Problem> {
         let mut named = self.selectors(&[])?;
         match (named.len(), words.is_empty()) {
-            (0, true) => Err(no_cell("a cell is wanted")),
+            (0, true) => Err(no_cell("name a cell")),
             (0, false) => Ok(words.remove(0).parse()?),
             (1, _) => Ok(named.remove(0)),
-            _ => Err(Problem::new(ProblemKind::Usage, "one cell is meant here")),
+            _ => Err(Problem::new(ProblemKind::Usage, "name one cell")),
         }
     }
 }
 
 /// A place beside another cell. A command that knows other places puts them into the same group,
-/// `place`: one place is wanted.
+/// `place`: only one place may be given.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CellPosition {
     /// Put it after this cell

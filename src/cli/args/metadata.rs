@@ -25,7 +25,7 @@ impl Metadata {
         let mut values = Vec::new();
         for pair in &self.set {
             let problem = || {
-                let message = format!("{pair:?} is no value of metadata: say KEY=VALUE");
+                let message = format!("{pair:?} is not metadata: write KEY=VALUE");
                 Problem::new(ProblemKind::Usage, message)
             };
             let (path, value) = keys(pair).ok_or_else(problem)?;
@@ -37,7 +37,7 @@ impl Metadata {
         for key in &self.remove {
             let path = keys(key).filter(|(_, rest)| rest.is_empty());
             let (path, _) = path.ok_or_else(|| {
-                Problem::new(ProblemKind::Usage, format!("{key:?} is no key of metadata"))
+                Problem::new(ProblemKind::Usage, format!("{key:?} is not a metadata key"))
             })?;
             values.push((path, null()));
         }

@@ -18,8 +18,9 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 /// Parses a time of day, a date, both, a full timestamp, or a span before now.
 pub(crate) fn read(text: &str) -> Result<Timestamp, Problem> {
     at(text, &Timestamp::now().to_zoned(zone::here())).ok_or_else(|| {
-        let message =
-            format!("{text:?} is no time: last, 14:02, 2026-01-31, 2026-01-31 14:02, 90min or 3d");
+        let message = format!(
+            "{text:?} is not a time: last, 14:02, 2026-01-31, 2026-01-31 14:02, 90min or 3d"
+        );
         Problem::new(ProblemKind::Usage, message)
     })
 }

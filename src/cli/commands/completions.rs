@@ -21,7 +21,7 @@ impl Command for Completions {
     fn alone(&self, make_parser: MakeParser) -> Option<ExitCode> {
         // Generate into a buffer: the generator panics if it cannot write.
         let mut script = Vec::new();
-        let mut parser = make_parser(false);
+        let mut parser = make_parser();
         clap_complete::generate(self.shell, &mut parser, "nb", &mut script);
         Some(print::code(&print::raw(&script)))
     }

@@ -12,7 +12,7 @@ use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
 use crate::setup::doctor::{Check, Verdict};
 
-/// Check everything between nb open and a cell that runs in VS Code, and say what mends it
+/// Check everything between nb open and a cell that runs in VS Code, and say how to fix what fails
 ///
 /// Nothing is started or changed. It ends with 0 where all is well and with 1 where something
 /// would not work. A line with "!" is such a thing, one with "-" is only to be known.

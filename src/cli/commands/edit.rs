@@ -107,7 +107,7 @@ impl Edit {
             _ => {
                 return Err(Problem::new(
                     ProblemKind::Usage,
-                    "one text is wanted; put it in quotes",
+                    "more than one text is given: put the text in quotes",
                 ));
             }
         };

@@ -1,12 +1,11 @@
 //! `nb help`: prints the list of commands, or the help of one.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::cli::commands::{COMMANDS, Command, Group, MakeParser};
+use crate::cli::commands::{COMMANDS, Command, Entry, Group, MakeParser};
 use crate::cli::render::{print, problem};
 
 /// Show help: of a command, of `all` commands, or for an `agent`
@@ -23,10 +22,10 @@ const AGENT: &str = include_str!("../../../docs/agent.md");
 
 impl Command for Help {
     fn alone(&self, make_parser: MakeParser) -> Option<ExitCode> {
-        let mut parser = make_parser(std::io::stdout().is_terminal());
+        let mut parser = make_parser();
         let words: Vec<_> = self.words.iter().map(String::as_str).collect();
         let text = match words[..] {
-            [] => parser.render_long_help().ansi().to_string(),
+            [] => parser.render_help().ansi().to_string(),
             ["all"] => all(&parser),
             ["agent"] => AGENT.to_owned(),
             _ => {
@@ -51,6 +50,22 @@ impl Command for Help {
 
 /// Returns the list of all commands, in groups.
 fn all(parser: &clap::Command) -> String {
+    let groups = groups(parser, |_| true);
+    format!("{groups}nb help COMMAND tells more, with examples; so does nb COMMAND --help.\n")
+}
+
+/// Returns the template of the help of `nb` itself, which lists ten commands.
+pub(crate) fn template(parser: &clap::Command) -> String {
+    let groups = groups(parser, |entry| entry.is_first);
+    format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{groups}\
+        All commands: nb help all. One, with examples: nb help COMMAND. For an AI agent: nb help agent.\n\n\
+        Options of every command:\n{{options}}{{after-help}}"
+    )
+}
+
+/// Returns some of the commands with what they do, in groups, with a line between two groups.
+fn groups(parser: &clap::Command, is_listed: fn(&Entry) -> bool) -> String {
     let mut text = String::new();
     for (title, group) in [
         ("The kernel", Group::Kernel),
@@ -58,8 +73,13 @@ fn all(parser: &clap::Command) -> String {
         ("Running", Group::Running),
         ("The rest", Group::Rest),
     ] {
+        let entries = COMMANDS.iter().filter(|entry| entry.group == group);
+        let mut entries = entries.filter(|entry| is_listed(entry)).peekable();
+        if entries.peek().is_none() {
+            continue;
+        }
         text.push_str(&format!("{title}:\n"));
-        for entry in COMMANDS.iter().filter(|entry| entry.group == group) {
+        for entry in entries {
             let name = entry.name;
             let about = parser.find_subcommand(name);
             let about = about.and_then(clap::Command::get_about);
@@ -68,7 +88,6 @@ fn all(parser: &clap::Command) -> String {
         }
         text.push('\n');
     }
-    text.push_str("nb help COMMAND tells more, with examples; so does nb COMMAND --help.\n");
     text
 }
 
@@ -112,60 +131,42 @@ mod tests {
     }
 
     #[test]
-    fn the_first_screen_shows_about_a_dozen() {
-        let shown = |beginners| {
-            let parser = parser::parser_for(beginners);
-            let shown = parser.get_subcommands();
-            shown.filter(|it| !it.is_hide_set()).count()
-        };
-        assert!((10..=14).contains(&shown(true)), "{}", shown(true));
-        // An agent reads all of it at once.
-        assert_eq!(shown(false), COMMANDS.len());
-    }
-
-    #[test]
-    fn the_help_for_beginners_is_one_screen() {
-        let help = parser::parser_for(true).render_long_help();
-        insta::assert_snapshot!(help.to_string(), @r#"
+    fn the_help_of_nb_itself_is_one_screen() {
+        let help = parser::parser().render_help().to_string();
+        assert!(help.lines().count() <= 40, "{help}");
+        let listed = COMMANDS.iter().filter(|entry| entry.is_first);
+        assert_eq!(listed.count(), 10);
+        insta::assert_snapshot!(help, @r#"
         People and AI agents on one live Jupyter kernel and one notebook
-
-        `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the command
-        line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
 
         Usage: nb [OPTIONS] <COMMAND>
 
-        Commands:
-          open      Open a notebook: create it if needed, and keep a kernel alive for it
-          status    Show the kernels of this project, who is joined, and whether front ends find them
-          shutdown  End the kernel for good; `nb open` starts another
-          cells     List the cells, one line each
-          cell      Show cells: their source and their outputs
-          insert    Insert a cell: at the end, or where you say
-          edit      Edit a cell: the whole text, a part of it, its type or its metadata
-          rm        Remove cells
-          search    Find text in the cells of notebooks
-          undo      Take an edit back: your last one, or the one that OP names
-          exec      Run cells in the notebook's kernel, their outputs in the notebook
-          run       Run code on the notebook's kernel, outside the notebook
-          wait      Follow a job to its end, and print what it says
-          help      Show help: of a command, of `all` commands, or for an `agent`
+        The kernel:
+          open         Open a notebook: create it if needed, and keep a kernel alive for it
+          status       Show the kernels of this project, who uses them, and whether front ends find them
+          shutdown     End the kernel for good; `nb open` starts another
 
-        Options:
-          -h, --help
-                  Print help (see a summary with '-h')
+        The notebook:
+          cells        List the cells, one line each
+          cell         Show cells: their source and their outputs
+          insert       Insert a cell: at the end, or where you say
+          edit         Edit a cell: the whole text, a part of it, its type or its metadata
+          undo         Take an edit back: your last one, or the one that OP names
 
-          -V, --version
-                  Print version
+        Running:
+          exec         Run cells in the notebook's kernel, their outputs in the notebook
+          run          Run code on the notebook's kernel, outside the notebook
+
+        All commands: nb help all. One, with examples: nb help COMMAND. For an AI agent: nb help agent.
 
         Options of every command:
-          -n, --notebook <NOTEBOOK>
-                  The notebook; without it, the only open one, else the one you used last [env: NB_NOTEBOOK]
+          -n, --notebook <NOTEBOOK>  The notebook; without it, the only open one, else the one you used last
+                                     [env: NB_NOTEBOOK]
+              --as <NAME>            Act under this name [env: NB_AS]
+          -h, --help                 Print help
+          -V, --version              Print version
 
-              --as <NAME>
-                  Act under this name [env: NB_AS]
-
-        nb help all lists all commands, nb help COMMAND tells more of one, with examples.
-        nb help agent tells an AI agent how to work with nb.
+        VS Code and JupyterLab join the kernel of a notebook when you choose "nb shared kernel" there.
 
         Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
         5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted

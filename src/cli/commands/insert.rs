@@ -100,13 +100,14 @@ impl Insert {
             ([place], true) => (Some(place), None),
             ([source], false) => (None, Some(source)),
             ([place, source], false) => (Some(place), Some(source)),
-            _ => return usage("one text is wanted; put it in quotes"),
+            _ => return usage("more than one text is given: put the text in quotes"),
         };
         let placed = self.position.is_given() || self.at.is_some();
         let at = match place {
-            Some(_) if placed => return usage("one place is wanted"),
+            Some(_) if placed => return usage("more than one place is given"),
             Some(place) => Some(place.parse().map_err(|_| {
-                let message = format!("{place:?} is no index: a number, or -1 from the end");
+                let message =
+                    format!("{place:?} is not an index: use a number, or -1 for the last cell");
                 Problem::new(ProblemKind::Usage, message)
                     .hint("after a cell: -a CELL; before it: -b CELL")
             })?),

@@ -16,7 +16,7 @@ use crate::kernel::shell::quote;
 ///
 /// Environments at hand (active, or at or above the notebook) come first, then kernelspecs in
 /// Jupyter's order, the python3 on PATH, and the environments that conda knows. What cannot be
-/// started says why, and what mends it. nb open --kernel NAME or --python PATH takes another.
+/// started says why, and how to fix that. nb open --kernel NAME or --python PATH takes another.
 /// With --server it lists the kernels that run on a server, and those that it could start.
 #[derive(Args, Debug)]
 pub(crate) struct Kernels {

@@ -95,7 +95,7 @@ impl Command for Log {
         let mut cells = self.cell_options.selectors(&self.words)?;
         let (cell, count) = (cells.pop(), self.lines);
         if !cells.is_empty() {
-            return Err(Problem::new(ProblemKind::Usage, "one cell is meant here"));
+            return Err(Problem::new(ProblemKind::Usage, "name one cell"));
         }
         if self.deleted {
             let request = DeletedCellsRequest { by: self.by, count };

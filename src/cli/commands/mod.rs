@@ -21,7 +21,7 @@ mod fmt;
 mod follow;
 mod gc;
 mod graph;
-mod help;
+pub(crate) mod help;
 mod insert;
 mod interrupt;
 mod jobs;
@@ -58,8 +58,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args};
 use crate::api::problem::Problem;
 use crate::cli::Context;
 
-/// Makes the parser of all commands, with a help for beginners or for others.
-pub(crate) type MakeParser = fn(bool) -> clap::Command;
+/// Makes the parser of all commands.
+pub(crate) type MakeParser = fn() -> clap::Command;
 
 /// A command: its arguments as typed, and what it does with them.
 pub(crate) trait Command: Args + Debug {
@@ -134,9 +134,7 @@ pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<edit::Edit>("edit", Notebook)
         .aliases("update")
         .first(),
-    Entry::of::<rm::Rm>("rm", Notebook)
-        .aliases("remove delete")
-        .first(),
+    Entry::of::<rm::Rm>("rm", Notebook).aliases("remove delete"),
     Entry::of::<move_cell::MoveCell>("move", Notebook),
     Entry::of::<replace::Replace>("replace", Notebook).words("OLD NEW"),
     Entry::of::<split_join::Split>("split", Notebook),
@@ -145,7 +143,6 @@ pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<search::Search>("search", Notebook)
         .aliases("grep find")
         .only_prints()
-        .first()
         .words("PATTERN"),
     Entry::of::<graph::Graph>("graph", Notebook).only_prints(),
     Entry::of::<diff::Diff>("diff", Notebook).only_prints(),
@@ -163,7 +160,7 @@ pub(crate) const COMMANDS: [Entry; 48] = [
         .json("Print one JSON object for each change, and one for each run"),
     Entry::of::<run::Run>("run", Running).first().words("CODE"),
     Entry::of::<vars::Vars>("vars", Running).only_prints(),
-    Entry::of::<jobs::Wait>("wait", Running).first(),
+    Entry::of::<jobs::Wait>("wait", Running),
     Entry::of::<jobs::Jobs>("jobs", Running),
     Entry::of::<jobs::Reply>("reply", Running),
     Entry::of::<log::Log>("log", Running).only_prints(),
@@ -175,7 +172,7 @@ pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<chat::Chat>("chat", Rest).words("TEXT").json(""),
     Entry::of::<demo::Demo>("demo", Rest).json(""),
     Entry::of::<completions::Completions>("completions", Rest).json(""),
-    Entry::of::<help::Help>("help", Rest).first().json(""),
+    Entry::of::<help::Help>("help", Rest).json(""),
 ];
 
 /// A command without its arguments.
@@ -186,8 +183,8 @@ pub(crate) struct Entry {
     augment: fn(clap::Command) -> clap::Command,
     /// Other names, separated by spaces.
     pub(crate) aliases: &'static str,
-    /// Whether the first screen of the help lists the command, for beginners.
-    is_first: bool,
+    /// Whether the help of `nb` itself lists the command.
+    pub(crate) is_first: bool,
     /// The words that hints show for the command if the typed ones are too long to be repeated.
     words: &'static str,
     /// The help of the command's `--json`; empty if it has none.
@@ -255,12 +252,10 @@ impl Entry {
         command.arg(json.help(self.json).help_heading(None))
     }
 
-    /// Returns the parser of the command's arguments, with its aliases. The help for beginners lists only
-    /// the first commands.
-    pub(crate) fn parser(&self, for_beginners: bool) -> clap::Command {
-        let command = self.arguments();
-        let command = command.aliases(self.aliases.split_whitespace());
-        command.hide(for_beginners && !self.is_first)
+    /// Returns the parser of the command's arguments, with its aliases.
+    pub(crate) fn parser(&self) -> clap::Command {
+        let aliases = self.aliases.split_whitespace();
+        self.arguments().aliases(aliases)
     }
 
     /// Says whether the answer, or the problem instead of it, is printed as JSON.

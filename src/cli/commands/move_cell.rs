@@ -74,12 +74,12 @@ impl MoveCell {
             ([place], false) => {
                 let index = place.parse().map_err(|_| {
                     usage(format!(
-                        "{place:?} is no index: a number, or -1 from the end"
+                        "{place:?} is not an index: use a number, or -1 for the last cell"
                     ))
                 })?;
                 Some(index)
             }
-            _ => return Err(usage("one place is wanted".to_owned())),
+            _ => return Err(usage("name one place".to_owned())),
         };
         let (after, before) = self.position.selectors()?;
         Ok(Operation::Move {

@@ -38,7 +38,7 @@ impl Command for Mv {
         };
         if from.extension().is_none_or(|it| it != "ipynb") {
             let text = format!(
-                "{:?} is no notebook: its name ends in .ipynb",
+                "{:?} is not a notebook: its name ends in .ipynb",
                 from.display()
             );
             return Err(Problem::new(ProblemKind::Usage, text).hint(

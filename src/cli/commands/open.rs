@@ -30,7 +30,7 @@ use crate::wire;
 
 /// Open a notebook: create it if needed, and keep a kernel alive for it
 ///
-/// The kernel is nobody's child: it survives this command, the shell, the agent and the editor,
+/// The kernel belongs to no process: it survives this command, the shell, the agent and the editor,
 /// until `nb shutdown`. Where it runs already, this attaches. The kernelspec "nb shared kernel"
 /// is installed for VS Code and JupyterLab when it is missing or out of date.
 #[derive(Args, Debug)]

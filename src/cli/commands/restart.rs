@@ -17,7 +17,7 @@ use crate::text::kernel::restarted;
 ///
 /// The new one uses the same connection file, and front ends that are joined go on with it. A
 /// cell that runs ends with an error. Where that would end somebody else's cell, or take the
-/// variables of a person who is joined, it needs --force; at a terminal the question is put.
+/// variables of a person who uses it, it needs --force; at a terminal the question is put.
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
     /// The notebook; without it, the only open one

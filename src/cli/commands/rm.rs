@@ -53,7 +53,7 @@ impl Command for Rm {
         let mut cells = self.cell_options.selectors(&self.words)?;
         cells.append(&mut self.ranges);
         match (cells.len(), self.if_rev) {
-            (0, _) => return Err(no_cell("a cell is wanted")),
+            (0, _) => return Err(no_cell("name a cell")),
             (2.., Some(_)) => {
                 return Err(Problem::new(ProblemKind::Usage, "--if-rev is for one cell"));
             }

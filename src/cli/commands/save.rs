@@ -40,7 +40,7 @@ impl Command for Save {
     async fn run(self, context: &Context) -> Result<ExitCode, Problem> {
         let other = self.words.iter().find(|word| !word.ends_with(".ipynb"));
         if let Some(word) = other {
-            let message = format!("{word:?} is no notebook: its name ends in .ipynb");
+            let message = format!("{word:?} is not a notebook: its name ends in .ipynb");
             return Err(Problem::new(ProblemKind::Usage, message));
         }
         let answer = api::save(&context.caller).await?;

@@ -20,7 +20,7 @@ use crate::text::kernel::shut_down;
 /// Asks the kernel, interrupts its cell after 0.3 s and gives it 3 s; then SIGTERM and 2 s; then
 /// SIGKILL. The signals go to its whole process group. A kernel that another program started is only
 /// let go. Where it would end somebody else's cell, or take the variables
-/// of a person who is joined, it needs --force; at a terminal the question is put.
+/// of a person who uses it, it needs --force; at a terminal the question is put.
 ///
 /// With --idle it ends those kernels that have run nothing for some time, as in `nb shutdown --idle
 /// 3d --all`; --all without --idle is the same with --idle 0s. One that is busy goes on, and one that

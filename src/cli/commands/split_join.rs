@@ -50,7 +50,7 @@ impl Command for Split {
         let line = match self.words.as_slice() {
             [line] => line
                 .parse::<usize>()
-                .map_err(|_| usage(format!("{line:?} is no line number")))?,
+                .map_err(|_| usage(format!("{line:?} is not a line number")))?,
             _ => return Err(usage("one line number is wanted".to_owned())),
         };
         let line = line.checked_sub(1).filter(|line| *line > 0);

@@ -14,7 +14,7 @@ use crate::notebook::size;
 use crate::setup::serve::Health;
 use crate::text::kernel;
 
-/// Show the kernels of this project, who is joined, and whether front ends find them
+/// Show the kernels of this project, who uses them, and whether front ends find them
 ///
 /// Asked about one notebook, it ends with 6 where no kernel runs for it. With --all it shows every
 /// kernel that runs, of all your projects; nb shutdown --idle ends those that nobody uses. With

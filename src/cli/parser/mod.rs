@@ -5,19 +5,15 @@
 //! arguments, they are parsed again by the full parser, which prints the error.
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::cli::commands::{AnyCommand, COMMANDS};
+use crate::cli::commands::{AnyCommand, COMMANDS, Entry, help};
 use crate::cli::render::problem;
 
 /// People and AI agents on one live Jupyter kernel and one notebook
-///
-/// `nb open analysis.ipynb` keeps a kernel alive for the notebook; `nb run` uses it from the
-/// command line, and VS Code and JupyterLab join it by choosing the kernel "nb shared kernel".
 #[derive(Debug, Parser)]
 #[command(name = "nb", version = env!("NB_BUILD"), after_help = EXIT_CODES, max_term_width = 100, subcommand_required = true,
     arg_required_else_help = true, disable_help_subcommand = true)]
@@ -41,8 +37,7 @@ pub(crate) struct Common {
 const GLOBAL: &str = "Options of every command";
 
 const EXIT_CODES: &str = "\
-nb help all lists all commands, nb help COMMAND tells more of one, with examples.
-nb help agent tells an AI agent how to work with nb.
+VS Code and JupyterLab join the kernel of a notebook when you choose \"nb shared kernel\" there.
 
 Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
 5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
@@ -104,16 +99,13 @@ fn usage_problem(error: &clap::Error) -> Problem {
     Problem::new(ProblemKind::Usage, message).all_hints(paragraphs)
 }
 
-/// Returns the parser of all commands. Its help lists all of them, except at a terminal: a beginner reads it
-/// there.
+/// Returns the parser of all commands. Its own help lists the commands that matter most.
 pub(crate) fn parser() -> clap::Command {
-    parser_for(std::io::stdout().is_terminal())
-}
-
-/// Returns the parser of all commands, with a help for beginners or for others.
-pub(crate) fn parser_for(beginners: bool) -> clap::Command {
-    let commands = COMMANDS.iter().map(|entry| entry.parser(beginners));
-    Cli::command().subcommands(commands)
+    let parser = Cli::command().subcommands(COMMANDS.iter().map(Entry::parser));
+    // The same for -h and --help.
+    let first = help::template(&parser);
+    let first = parser.clone().help_template(first).render_help();
+    parser.override_help(first)
 }
 
 /// Returns the arguments as [`parser`] would parse them; `None` if only the full parser can.

@@ -48,7 +48,7 @@ pub(crate) fn lines(replay: &Replay, document: &Document, notebook: &Path) -> Ve
                 quote(notebook),
                 short(running)
             ),
-            false => format!("{text}; it is no cell of the notebook (nb log shows it)"),
+            false => format!("{text}; it is not a cell of the notebook (nb log shows it)"),
         });
     }
     let mut out = Vec::new();

@@ -136,7 +136,7 @@ impl EndpointHandler for Handle {
     }
 
     /// Logs a connection that ended before its handshake was complete. One that only checked whether the port
-    /// is open is no fault.
+    /// is open is not a fault.
     fn refused(&self, channel: Channel, reason: &DisconnectReason) {
         // VS Code dials shell and iopub and resets the connection, to check whether the port is open.
         let is_reset = matches!(reason, DisconnectReason::Broken(error) if error.kind() == io::ErrorKind::ConnectionReset);

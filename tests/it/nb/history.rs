@@ -719,7 +719,7 @@ fn the_log_names_who_did_what() {
     assert_eq!(count(&["log", "--since", "last"]), 0);
     on(&world, &["log", "--since", "soon"])
         .ended(2)
-        .with("is no time");
+        .with("is not a time");
     let json = on(&world, &["log", "--json"]).ended(0).json();
     let events: Vec<_> = json["log"]
         .as_array()

@@ -147,7 +147,7 @@ impl Drop for McpClient {
 struct ToolResult(Value);
 
 impl ToolResult {
-    /// Returns the text of a result that is no error.
+    /// Returns the text of a result that is not an error.
     fn text(&self) -> String {
         assert_eq!(self.0["isError"], false, "{self:#?}");
         let blocks = self.0["content"].as_array().expect("blocks");
@@ -162,7 +162,7 @@ impl ToolResult {
         images.next().expect("an image")
     }
 
-    /// Returns the fields of a result that is no error.
+    /// Returns the fields of a result that is not an error.
     fn fields(&self) -> &Value {
         self.text();
         &self.0["structuredContent"]
@@ -1050,7 +1050,7 @@ fn an_agent_runs_what_its_edit_made_stale() {
     client.call("update_cell", &edit).text();
     let state = client.call("get_notebook_state", &json!({"notebook": "a.ipynb"}));
     assert!(
-        state.text().contains("which gives x, is stale"),
+        state.text().contains("which defines x, is stale"),
         "{state:?}"
     );
     let cells = &state.fields()["cells"];

@@ -369,7 +369,7 @@ fn of_endless_output_the_notebook_has_both_ends_and_the_job_all() {
     assert_eq!(all, wanted);
     nb(&world, ["exec", "a.ipynb", "0", "--max-output", "much"])
         .ended(2)
-        .with("no amount");
+        .with("not an amount");
 }
 
 #[test]

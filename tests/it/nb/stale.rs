@@ -76,7 +76,7 @@ fn an_edit_makes_what_depends_on_it_stale_and_only_that_runs_again() {
         .with("stale  (edited since it ran) base = 4");
     nb(&world, ["cell", "a.ipynb", "2"])
         .ended(0)
-        .with("which gives base, is stale");
+        .with("which defines base, is stale");
     assert_eq!(plan(&world, &["--stale"]), [0, 2, 3]);
     assert_eq!(plan(&world, &["3", "--with-upstream"]), [0, 2, 3]);
     assert_eq!(plan(&world, &["2", "--with-downstream"]), [2, 3]);

@@ -36,7 +36,7 @@ fn a_limit_of_the_size_of_files_is_reported_and_ends_nothing() {
     let mut command = world.command("bash".as_ref());
     let limited = "ulimit -f 64; exec \"$0\" edit t.ipynb aaaa new --force";
     command.args(["-c", limited]).arg(world.nb().get_program());
-    // The base for a merge would be as large as the old notebook; that it cannot be stored is no error.
+    // The base for a merge would be as large as the old notebook; that it cannot be stored is not an error.
     output_of(&mut command).ended(0);
     assert_ne!(read(&world), before, "what is small enough is written");
     std::fs::write(world.project().join("t.ipynb"), &before).expect("write the notebook");

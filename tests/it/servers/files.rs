@@ -210,8 +210,8 @@ fn what_cannot_be_copied_is_reported() {
     std::fs::create_dir(world.project().join("mine")).expect("make a folder");
     std::fs::write(world.project().join("a.csv"), "x").expect("write a file");
     assert!(cp(&world, 1, &["gpu:none.csv", "."]).contains("is not there (404)"));
-    assert!(cp(&world, 2, &["gpu:folder", "."]).contains("is no file"));
-    assert!(cp(&world, 2, &["mine", "gpu:"]).contains("is no file"));
+    assert!(cp(&world, 2, &["gpu:folder", "."]).contains("is not a file"));
+    assert!(cp(&world, 2, &["mine", "gpu:"]).contains("is not a file"));
     assert!(cp(&world, 1, &["none.csv", "gpu:"]).contains("none.csv"));
     assert!(cp(&world, 2, &["a.csv", "gateway:"]).contains("has no files"));
     assert!(cp(&world, 2, &["a.csv", "other:"]).contains("known are"));

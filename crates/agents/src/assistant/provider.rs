@@ -257,7 +257,7 @@ impl Provider {
         let url = format!("{}/{}", base.trim_end_matches('/'), interface.facts().path);
         let url = Url::parse(&url).map_err(|error| setup(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(setup(format!("{base} is no address of HTTP")));
+            return Err(setup(format!("{base} is not an HTTP address")));
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -271,7 +271,7 @@ impl Provider {
                 Interface::OpenAi => ("authorization", format!("Bearer {}", key.expose().trim())),
             };
             let value = HeaderValue::from_str(&value)
-                .map_err(|_| ModelError::Setup(format!("{} is no key", interface.facts().key)));
+                .map_err(|_| ModelError::Setup(format!("{} is not a key", interface.facts().key)));
             let mut value = value?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);

@@ -124,7 +124,7 @@ fn command(line: &str) -> Result<ChatCommand, CommandError> {
         "!stop-agent" => Ok(ChatCommand::Stop(non_empty(rest))),
         "%agent" => subcommand(rest),
         _ => Err(CommandError(format!(
-            "{word} is no command of a chat: %agent help lists them; a message begins with another character"
+            "{word} is not a command of a chat: %agent help lists them; a message begins with another character"
         ))),
     }
 }

@@ -145,7 +145,7 @@ impl Caller {
             Actor::of_command(name, &ProcessVariables, configured, settings.on_terminal);
         if actor.to_string().contains(char::is_control) {
             let text = format!(
-                "{:?} is no name: it has control characters",
+                "{:?} is not a name: it has control characters",
                 actor.to_string()
             );
             return Err(Problem::new(ProblemKind::Usage, text).hint(GIVES_NAME));
@@ -346,7 +346,7 @@ impl Caller {
         match Duration::try_from_secs_f64(seconds) {
             Ok(wait) => Ok(Some(Some(wait))),
             Err(_) => {
-                let text = format!("--timeout {seconds} is no number of seconds");
+                let text = format!("--timeout {seconds} is not a number of seconds");
                 Err(Problem::new(ProblemKind::Usage, text))
             }
         }

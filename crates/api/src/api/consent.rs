@@ -63,7 +63,7 @@ fn objection_text(objection: &Objection) -> String {
         }
         Objection::WipesVariables(actors) => {
             format!(
-                "wipe the variables of {}, who is joined",
+                "delete the variables of {}, who uses the kernel",
                 actors.join(" and ")
             )
         }

@@ -115,7 +115,7 @@ pub struct LoggedExecution {
     pub notebook: Option<String>,
     /// The cell's id.
     pub cell: Option<String>,
-    /// What its client called the cell, where that is no id: VS Code has addresses of its own.
+    /// What its client called the cell, where that is not an id: VS Code has addresses of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The beginning of the cell's id, or of the code.

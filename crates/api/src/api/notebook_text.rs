@@ -21,7 +21,7 @@ struct NotebookFields {
 /// Returns the text of a notebook's file. Its cells count as seen once the answer is delivered.
 ///
 /// # Errors
-/// The file cannot be read, or is no notebook.
+/// The file cannot be read, or is not a notebook.
 pub async fn notebook_text(caller: &Caller) -> Result<String, Problem> {
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
@@ -39,10 +39,10 @@ pub async fn notebook_text(caller: &Caller) -> Result<String, Problem> {
 /// notebook's own metadata stay as they are in the file.
 ///
 /// # Errors
-/// The text is no notebook, cells are not what the caller saw last, or the file cannot be written.
+/// The text is not a notebook, cells are not what the caller saw last, or the file cannot be written.
 pub async fn set_notebook_text(caller: &Caller, text: String) -> Result<EditAnswer, Problem> {
     let no_notebook = |why: &dyn std::error::Error| {
-        let message = format!("the new text is no notebook: {}", causes(why));
+        let message = format!("the new text is not a notebook: {}", causes(why));
         Problem::new(ProblemKind::Failed, message)
     };
     // A document without cells would delete all that are there.

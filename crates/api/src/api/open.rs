@@ -301,7 +301,7 @@ pub(super) fn check_name(notebook: &Path) -> Result<(), Problem> {
         .extension()
         .is_none_or(|extension| extension != "ipynb")
     {
-        let text = format!("{shown} is no notebook: its name does not end in .ipynb");
+        let text = format!("{shown} is not a notebook: its name does not end in .ipynb");
         let named = quote(&notebook.with_extension("ipynb"));
         return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {named}")));
     }
@@ -388,7 +388,7 @@ fn container_program(image: &str, notebook: &Path) -> Result<PathBuf, Problem> {
     };
     if image.is_empty() || image.starts_with('-') {
         let hint = format!("nb open {notebook} --container IMAGE");
-        return Err(refused("that is no image's name", hint));
+        return Err(refused("that is not the name of an image", hint));
     }
     container::program(image, &ProcessVariables).map_err(|(why, hint)| {
         let alternative =

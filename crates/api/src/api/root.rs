@@ -25,7 +25,7 @@ impl Root {
             true => Ok(Self(canonical)),
             false => Err(Problem::new(
                 ProblemKind::Usage,
-                format!("{} is no folder", folder.display()),
+                format!("{} is not a folder", folder.display()),
             )),
         }
     }

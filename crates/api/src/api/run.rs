@@ -69,7 +69,7 @@ pub(super) async fn follow_if_requested(
 pub(super) fn max_time(seconds: Option<f64>) -> Result<Option<f64>, Problem> {
     match seconds {
         Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
-            let text = format!("--max-time {seconds} is no number of seconds");
+            let text = format!("--max-time {seconds} is not a number of seconds");
             Err(Problem::new(ProblemKind::Usage, text))
         }
         seconds => Ok(seconds.filter(|seconds| *seconds > 0.0)),

@@ -145,7 +145,7 @@ pub(super) fn pattern(
         .build();
     pattern.map_err(|error| {
         let lines: Vec<_> = error.to_string().lines().map(str::to_owned).collect();
-        let message = format!("{typed:?} is no regular expression");
+        let message = format!("{typed:?} is not a regular expression");
         Problem::new(ProblemKind::Usage, message)
             .lines(&lines)
             .hint(format!(
@@ -216,7 +216,7 @@ fn opened(path: &Path) -> Result<Document, String> {
     let failed = |why: &str| format!("cannot read {}: {why}", path.display());
     let metadata = std::fs::metadata(path).map_err(|error| failed(&causes(&error)))?;
     if !metadata.is_file() {
-        return Err(failed("it is no file"));
+        return Err(failed("it is not a file"));
     }
     let text = read_notebook(path).map_err(|error| failed(&causes(&error)))?;
     Document::parse(text).map_err(|error| failed(&causes(&error)))

@@ -100,7 +100,7 @@ impl CellsToRun {
         self.stale || self.with_upstream || self.with_downstream
     }
 
-    /// Says whether it is no error if no cell is selected.
+    /// Says whether it is not an error if no cell is selected.
     pub(super) fn may_be_none(&self) -> bool {
         self.stale || self.changed || self.failed
     }
@@ -188,7 +188,7 @@ impl Doubts {
 
 fn doubt_text(doubt: Doubt) -> &'static str {
     match doubt {
-        Doubt::Unknown => "what made it depends on something that the code does not show",
+        Doubt::Unknown => "it was computed from something that cannot be seen in the code",
         Doubt::Left => {
             "no cell gives it a value: it is left from an earlier run or from other code"
         }

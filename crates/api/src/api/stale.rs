@@ -32,7 +32,7 @@ pub struct StaleCell {
 pub enum StaleReason {
     /// The present kernel has not run it.
     NotRun,
-    /// The present kernel has not run it, and its outputs are of an earlier text.
+    /// The present kernel has not run it, and its outputs come from an earlier version of its code.
     EarlierOutputs,
     /// It was edited since it ran.
     Edited,
@@ -111,7 +111,7 @@ impl<'a> CellNames<'a> {
                 why: StaleReason::EarlierOutputs,
                 name: None,
                 cell: None,
-                text: "its outputs are of an earlier text".to_owned(),
+                text: "its outputs come from an earlier version of its code".to_owned(),
             });
         }
         let (why, text) = match stale {
@@ -131,7 +131,7 @@ impl<'a> CellNames<'a> {
                 match because {
                     StaleCause::IsStale => (
                         StaleReason::NeedsStale,
-                        format!("{cell}, which gives {name}, is stale"),
+                        format!("{cell}, which defines {name}, is stale"),
                     ),
                     StaleCause::RanAfter => (
                         StaleReason::RanAfter,

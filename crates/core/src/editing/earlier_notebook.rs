@@ -83,7 +83,7 @@ pub enum EarlierError {
     #[error(transparent)]
     Git(#[from] GitError),
     /// The file in git is not a notebook.
-    #[error("what git has at {reference} is no notebook")]
+    #[error("what git has at {reference} is not a notebook")]
     NotANotebook {
         /// The commit asked for.
         reference: String,

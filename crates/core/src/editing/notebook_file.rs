@@ -69,7 +69,7 @@ pub enum NotebookFileError {
         source: io::Error,
     },
     /// The file is still empty after a wait.
-    #[error("{} is empty: it is no notebook, or the program that saved it was stopped halfway", path.display())]
+    #[error("{} is empty: it is not a notebook, or the program that saved it was stopped halfway", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
@@ -142,7 +142,7 @@ impl NotebookFile {
     /// Reads the notebook. It waits for a program that is writing the file in place.
     ///
     /// # Errors
-    /// The file cannot be read, or is no notebook.
+    /// The file cannot be read, or is not a notebook.
     pub fn read(&self) -> Result<Document, NotebookFileError> {
         Ok(self.read_stamped()?.0)
     }

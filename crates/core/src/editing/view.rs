@@ -21,7 +21,7 @@ pub struct View<'a> {
 /// Reads a notebook for an actor.
 ///
 /// # Errors
-/// The file cannot be read, or is no notebook.
+/// The file cannot be read, or is not a notebook.
 pub fn open<'a>(notebook: &'a NotebookFile, by: &'a str) -> Result<View<'a>, NotebookFileError> {
     let mut document = notebook.read()?;
     if !history::is_known(notebook, &document) {

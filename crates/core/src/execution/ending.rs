@@ -179,7 +179,7 @@ mod tests {
         ] {
             let ending = Ending::recorded("t.ipynb", &ended);
             let Some(OutputMessage::Error(error)) = ending.error_message().output() else {
-                panic!("{ending:?} is no error");
+                panic!("{ending:?} is not an error");
             };
             assert_eq!(error.ename, name);
             assert!(error.evalue.starts_with(begins), "{error:?}");

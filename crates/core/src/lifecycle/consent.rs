@@ -133,7 +133,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
             description: cell_with_actor(&cell),
             since: Some(cell.since),
         }),
-        // A client without a proxy, a request that is no cell, or a kernel that hangs.
+        // A client without a proxy, a request that is not a cell, or a kernel that hangs.
         (None, Some(true)) => Some(RunningWork {
             by: Actor::Unknown.name(),
             description: "what keeps it busy, which the journal does not know".to_owned(),

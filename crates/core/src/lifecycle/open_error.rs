@@ -78,7 +78,7 @@ pub enum OpenError {
     /// The file cannot be read as a notebook.
     #[error(transparent)]
     NotebookFile(#[from] NotebookFileError),
-    /// The file is no notebook.
+    /// The file is not a notebook.
     #[error("cannot open {}", path.display())]
     NotANotebook {
         /// The file.

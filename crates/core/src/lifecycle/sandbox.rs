@@ -176,7 +176,7 @@ fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
     match path.canonicalize() {
         Ok(resolved) if resolved.is_dir() => Ok(resolved),
         Ok(_) => Err(folder_error(
-            "it is no folder".to_owned(),
+            "it is not a folder".to_owned(),
             format!("{option} takes a folder"),
         )),
         Err(error) => Err(folder_error(

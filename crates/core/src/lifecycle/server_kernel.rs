@@ -168,7 +168,7 @@ pub(super) async fn start(
 }
 
 /// The reason in the record of a session whose kernel was left running on its server.
-pub const LEFT_RUNNING: &str = "left running on its server";
+pub(super) const LEFT_RUNNING: &str = "left running on its server";
 
 /// Restarts the kernel of a session whose lock is held.
 pub(super) async fn restart(

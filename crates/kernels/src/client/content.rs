@@ -113,14 +113,14 @@ pub(super) struct Reply {
 }
 
 impl IopubMessage {
-    /// Returns the message as an output; `None` if it is no output, or its content is malformed.
+    /// Returns the message as an output; `None` if it is not an output, or its content is malformed.
     pub fn output(&self) -> Option<OutputMessage> {
         OutputMessage::read(&self.msg_type, &self.content)
     }
 }
 
 impl OutputMessage {
-    /// Reads an output by its message type and content; `None` if it is no output, or its content is
+    /// Reads an output by its message type and content; `None` if it is not an output, or its content is
     /// malformed.
     pub fn read(msg_type: &str, content: &[u8]) -> Option<Self> {
         fn of<T: for<'a> Deserialize<'a>>(content: &[u8]) -> Option<T> {

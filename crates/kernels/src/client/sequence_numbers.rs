@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             take(&[5, 6, 8], true),
             Some(0),
-            "7 is no loss of a connection"
+            "7 is not a loss of a connection"
         );
         assert_eq!(take(&[9], true), Some(0));
         assert_eq!(take(&[10], true), Some(0));

@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Returns the bytes of a regular file that has at most `longest` bytes.
 pub(super) fn read_within(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-    let irregular = || refused("it is no regular file");
+    let irregular = || refused("it is not a regular file");
     // Checked before it is opened, because opening a device may already have an effect; and again afterwards,
     // because it may have been replaced.
     if !std::fs::metadata(path)?.is_file() {

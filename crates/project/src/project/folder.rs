@@ -355,7 +355,7 @@ impl Project {
             let file = state.connection_file.take().unwrap_or_default();
             let (state_file, file) = (self.state_file(), file.display().to_string());
             tracing::warn!(
-                "{} names {file}, which is not used: it is no private file of this user's, or leads to another machine",
+                "{} names {file}, which is not used: it is not a private file of this user's, or leads to another machine",
                 state_file.display()
             );
             (state.notebook, state.kernel_pid) = (None, None);

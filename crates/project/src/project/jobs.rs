@@ -717,7 +717,7 @@ impl JobFolder {
         Ok(self.messages(from)?.0)
     }
 
-    /// Returns the folder of another job of the project; `None` if the text is no id.
+    /// Returns the folder of another job of the project; `None` if the text is not an id.
     pub fn other(&self, id: &str) -> Option<Self> {
         let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let dir = self.dir.parent()?.join(id);

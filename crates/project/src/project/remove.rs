@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// Removes a file or a folder with its content; a missing one is no error.
+/// Removes a file or a folder with its content; a missing one is not an error.
 ///
 /// A kernel may build folders on purpose that are hard to remove. So no link is followed, folders
 /// without permissions get them first, and deep folders need no more descriptors and no more stack.
@@ -36,7 +36,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&above, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Removes a file or a folder with its content; a missing one is no error.
+/// Removes a file or a folder with its content; a missing one is not an error.
 #[cfg(not(target_os = "linux"))]
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let is_folder = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());

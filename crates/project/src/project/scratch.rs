@@ -43,7 +43,7 @@ pub fn is_scratch(path: &Path) -> bool {
     path.file_name().is_some() && shelf.is_some_and(|shelf| path.parent() == Some(&shelf))
 }
 
-/// Removes a scratch folder with anything that a kernel left in it; a missing one is no error.
+/// Removes a scratch folder with anything that a kernel left in it; a missing one is not an error.
 pub fn remove(scratch: &Path) -> io::Result<()> {
     match is_scratch(scratch) {
         true => remove_tree(scratch),

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the paths that a session's name may mean, the best first; none if it is no notebook's. The last one has the
+/// Returns the paths that a session's name may mean, the best first; none if it is not a notebook's. The last one has the
 /// notebook's own name for certain.
 pub fn spellings(named: &Path) -> Vec<PathBuf> {
     if named.extension() != Some(OsStr::new("ipynb")) {

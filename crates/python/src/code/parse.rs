@@ -60,7 +60,7 @@ pub(super) fn parsed<T>(
         let parse = || parse_unchecked(source, ParseOptions::from(Mode::Ipython));
         let parsed = guarded(parse).ok_or_else(fails)?;
         let parsed = parsed.try_into_module().map(|parsed| read(&parsed));
-        parsed.ok_or_else(|| refused("the code is no module"))
+        parsed.ok_or_else(|| refused("the code is not a module"))
     })
 }
 

@@ -206,7 +206,7 @@ async fn serve(
                     };
                     match sender.send(channel, &message).await {
                         Ok(true) => {}
-                        Ok(false) => log("dropped a message that is no JSON"),
+                        Ok(false) => log("dropped a message that is not JSON"),
                         Err(reason) => return reason,
                     }
                     bridge.written(message.size());

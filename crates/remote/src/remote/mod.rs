@@ -71,7 +71,7 @@ async fn serve(state_file: &Path, key: &str, connection_file: &Path) -> Result<E
     // Before the sockets are there, so that no signal ends the process.
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut retry = signal(SignalKind::user_defined1()).map_err(|error| error.to_string())?;
-    // An interrupt of the process group is no interrupt of the kernel.
+    // An interrupt of the process group is not an interrupt of the kernel.
     let _interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let bridge = Bridge::bind(
         client,

@@ -55,8 +55,8 @@ pub enum CopyError {
         /// The name.
         name: String,
     },
-    /// The source is no regular file.
-    #[error("{name} is no file; nb cp copies files, not folders")]
+    /// The source is not a regular file.
+    #[error("{name} is not a file; nb cp copies files, not folders")]
     NotAFile {
         /// The name.
         name: String,

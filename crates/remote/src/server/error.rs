@@ -24,7 +24,7 @@ pub struct ServerError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ServerErrorKind {
     /// The URL is none of a server.
-    #[error("the URL is no server's: {0}")]
+    #[error("the URL is not a server's: {0}")]
     Url(String),
     /// The name of a server is unknown, taken or not allowed.
     #[error("{0}")]
@@ -116,7 +116,7 @@ pub enum ServerErrorKind {
         /// The path that was asked.
         path: String,
     },
-    /// The answer is no JSON of the expected kind.
+    /// The answer is not JSON of the expected kind.
     #[error(
         "the server answers {path} with {reason}; check that the URL is that of a Jupyter server"
     )]

@@ -56,7 +56,7 @@ pub(super) fn headers_of_variables(
     let mut headers = CredentialHeaders::default();
     if let Some(json) = text(variables, "HEADERS") {
         let custom: Result<BTreeMap<String, String>, _> = serde_json::from_str(&json);
-        let message = "JUPYTER_GATEWAY_HEADERS is no JSON object of texts";
+        let message = "JUPYTER_GATEWAY_HEADERS is not a JSON object of texts";
         let custom = custom.map_err(|_| ServerErrorKind::Credential(message.to_owned()))?;
         for (key, value) in &custom {
             headers.add(key, value)?;

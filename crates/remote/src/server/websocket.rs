@@ -51,7 +51,7 @@ pub enum FramingError {
     NotJson(String),
     #[error("an unknown channel")]
     UnknownChannel,
-    #[error("a header that is no JSON object")]
+    #[error("a header that is not a JSON object")]
     BadHeader,
 }
 

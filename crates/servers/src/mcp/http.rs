@@ -52,7 +52,7 @@ pub struct Listening {
 /// it as its Origin, must be of this machine too.
 ///
 /// # Errors
-/// The root is no folder, a tool does not exist, there is no token, or the port is not free.
+/// The root is not a folder, a tool does not exist, there is no token, or the port is not free.
 pub async fn serve_http(
     options: McpOptions,
     port: u16,

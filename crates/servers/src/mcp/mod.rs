@@ -37,7 +37,7 @@ use crate::api::problem::{Problem, ProblemKind};
 /// Serves one client until it closes stdin. Only protocol messages go to stdout.
 ///
 /// # Errors
-/// The root is no folder, a tool does not exist, the client does not speak the protocol, or a message is too big.
+/// The root is not a folder, a tool does not exist, the client does not speak the protocol, or a message is too big.
 pub async fn serve(options: McpOptions) -> Result<(), Problem> {
     let handler = Handler::new(Sessions::new(options)?.begin());
     let (stdin, stdout) = rmcp::transport::io::stdio_pipes();

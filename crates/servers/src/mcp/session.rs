@@ -52,7 +52,7 @@ impl Sessions {
     /// Starts the worker.
     ///
     /// # Errors
-    /// The root is no folder, or a tool does not exist.
+    /// The root is not a folder, or a tool does not exist.
     pub(super) fn new(options: McpOptions) -> Result<Self, Problem> {
         let allowed = Allowed {
             read_only: options.read_only,

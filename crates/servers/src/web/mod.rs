@@ -86,7 +86,7 @@ pub struct PageAddress {
 /// Serves the page until a signal ends the process (SIGINT, SIGTERM, SIGHUP). `listens` gets its addresses.
 ///
 /// # Errors
-/// The root is no folder, the notebook is not below it, the port is not free, the kept token cannot be read, or the named
+/// The root is not a folder, the notebook is not below it, the port is not free, the kept token cannot be read, or the named
 /// assistant cannot be used.
 pub async fn serve(
     options: WebOptions,

@@ -297,7 +297,7 @@ impl<'a> JsonSettings<'a> {
             .map_err(|error| unreadable(path, error.to_string(), key))?;
         let settings = root.object_value();
         let settings =
-            settings.ok_or_else(|| unreadable(path, "it is no object".to_owned(), key))?;
+            settings.ok_or_else(|| unreadable(path, "it is not an object".to_owned(), key))?;
         Ok(Self {
             path,
             key,
@@ -308,8 +308,13 @@ impl<'a> JsonSettings<'a> {
     }
 
     fn added(&self) -> Result<String, PlannedFileError> {
-        let is_no_object =
-            || unreadable(self.path, format!("{:?} is no object", self.key), self.key);
+        let is_no_object = || {
+            unreadable(
+                self.path,
+                format!("{:?} is not an object", self.key),
+                self.key,
+            )
+        };
         let servers = self.settings.object_value_or_create(self.key);
         let servers = servers.ok_or_else(is_no_object)?;
         if servers.get("nb").is_some() {

@@ -93,7 +93,7 @@ pub(super) fn read(folder: &Path, name: &Path) -> Result<Option<String>, Planned
 fn read_regular(path: &Path) -> io::Result<String> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     if !path.symlink_metadata()?.is_file() {
-        return Err(refused("it is no regular file"));
+        return Err(refused("it is not a regular file"));
     }
     let mut text = String::new();
     let file = std::fs::File::open(path)?;

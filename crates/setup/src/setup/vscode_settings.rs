@@ -58,8 +58,8 @@ fn added(text: &str, path: &Path) -> Result<String, PlannedFileError> {
         }
         Some(exclude) => {
             let patterns = exclude.object_value();
-            let patterns =
-                patterns.ok_or_else(|| unreadable(path, format!("{EXCLUDE:?} is no object")))?;
+            let patterns = patterns
+                .ok_or_else(|| unreadable(path, format!("{EXCLUDE:?} is not an object")))?;
             if patterns.get(HIDDEN).is_none() {
                 patterns.append(HIDDEN, CstInputValue::Bool(true));
             }
@@ -105,7 +105,7 @@ fn parse(text: &str, path: &Path) -> Result<CstRootNode, PlannedFileError> {
 
 fn object(root: &CstRootNode, path: &Path) -> Result<CstObject, PlannedFileError> {
     let object = root.object_value();
-    object.ok_or_else(|| unreadable(path, "it is no object".to_owned()))
+    object.ok_or_else(|| unreadable(path, "it is not an object".to_owned()))
 }
 
 fn unreadable(path: &Path, why: String) -> PlannedFileError {

@@ -56,7 +56,7 @@ impl<'a> Header<'a> {
         // serde would accept a list as a struct's fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(HeaderError(serde::de::Error::custom(
-                "it is no JSON object",
+                "it is not a JSON object",
             )));
         }
         Ok(serde_json::from_slice(bytes)?)

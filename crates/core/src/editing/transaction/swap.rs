@@ -156,7 +156,7 @@ pub(super) fn place(
         Ok(SwappedOut::Broken) => {
             let note = leftover.move_to_trash(notebook).ok().map(|path| {
                 format!(
-                    "what another program wrote meanwhile is no notebook; it is kept as {}",
+                    "what another program wrote meanwhile is not a notebook; it is kept as {}",
                     path.display()
                 )
             });

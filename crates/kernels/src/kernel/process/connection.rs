@@ -205,7 +205,7 @@ impl KernelFiles {
         all
     }
 
-    /// Removes the files of a kernel that has ended. A missing file is no error.
+    /// Removes the files of a kernel that has ended. A missing file is not an error.
     ///
     /// If a killed process had begun a start that is still under way, the start is called off, or its process
     /// ended.

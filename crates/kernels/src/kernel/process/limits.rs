@@ -167,7 +167,7 @@ pub fn read_bytes(text: &str) -> Result<u64, String> {
 
 /// Parses a number of bytes: `1.5G` and `1.5GB` are 1,500,000,000, `1.5GiB` is 1.5 times 2^30.
 pub fn amount(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no amount of bytes: 800M, 1.5G, 2GiB");
+    let wrong = || format!("{text:?} is not an amount of bytes: 800M, 1.5G, 2GiB");
     let text_end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[text_end.len()..].to_ascii_lowercase();
     let factor: f64 = match unit.as_str() {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(read_bytes("200000000"), Ok(200_000_000));
         for wrong in ["", "G", "1.5X", "-1G", "nanG", "infG", "1e300G"] {
             let error = read_bytes(wrong).unwrap_err();
-            assert!(error.contains("is no amount"), "{error}");
+            assert!(error.contains("is not an amount"), "{error}");
         }
         assert!(read_bytes("2").unwrap_err().contains("too little"));
     }

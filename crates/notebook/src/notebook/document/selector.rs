@@ -92,7 +92,7 @@ pub enum SelectError {
     #[error("{0} holds no cell")]
     NoCells(CellSelector),
     /// A range was given where one cell is meant.
-    #[error("{0} is a range: one cell is meant here")]
+    #[error("{0} is a range: name one cell")]
     Many(CellSelector),
 }
 

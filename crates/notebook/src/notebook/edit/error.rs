@@ -29,7 +29,7 @@ pub enum DocumentEditError {
     #[error("the text to replace is empty")]
     Empty,
     /// An id that the format does not allow.
-    #[error("{0:?} is no id: up to 64 letters, digits, - and _")]
+    #[error("{0:?} is not an id: an id has up to 64 letters, digits, - and _")]
     BadId(String),
     /// An id that another cell has.
     #[error("there is a cell {0} already")]
@@ -59,7 +59,7 @@ pub enum DocumentEditError {
         lines: usize,
     },
     /// A value that is not a cell.
-    #[error("that is no cell: expected an object")]
+    #[error("that is not a cell: expected an object")]
     NotACell,
     /// Fewer than two cells to join.
     #[error("joining takes two cells or more")]

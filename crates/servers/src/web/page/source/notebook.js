@@ -20,7 +20,7 @@ const MOST_CELLS = 20;
 const KEPT_KEY = /^(.|Enter|Escape|Tab|Backspace|Delete|Home|End|Arrow\w+)$/u;
 
 /** Where a reason of the server has the beginning of a cell's id. */
-const CELL_ID = /^[\w-]+(?=, which gives | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
+const CELL_ID = /^[\w-]+(?=, which defines | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
 
 export class Notebook {
   /** `page` shows what is not of one cell. */

@@ -28,7 +28,7 @@ function decoded(hash) {
   try {
     return decodeURIComponent(hash.slice(1));
   } catch {
-    // An address that is no text names no notebook.
+    // An address that is not a text names no notebook.
     return "";
   }
 }
