@@ -8,6 +8,7 @@ import pathlib
 
 from launch import SECONDS, arguments, joined, nb, reply_to, run, state
 from raw import Client, connection_file, process
+from window import journal
 
 ADDRESS = "vscode-notebook-cell:/t.ipynb#W{}sZmlsZQ%3D%3D"
 WAITS = "import os, time\nprint('on', flush=True)\nwhile not os.path.exists('{}'): time.sleep(0.02)"
@@ -163,7 +164,7 @@ def name(by):
 
 def once():
     """Each execution is in the journal once for each process that reports it."""
-    entries = [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
+    entries = journal()
     keys = collections.Counter(
         (entry["generation"], entry["msg_id"], entry["event"]) for entry in entries if entry["event"] in ("requested", "begun_outside")
     )

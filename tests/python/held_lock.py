@@ -5,7 +5,6 @@ at is the longest wait that is printed with `--cells` of 500 on an idle machine.
 """
 
 import contextlib
-import json
 import pathlib
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import time
 
 from launch import arguments, say, until
 from raw import Client, connection_file, process
+from window import journal
 
 HOLDS = """
 import fcntl, os, signal, sys
@@ -67,7 +67,7 @@ def main():
             # Each proxy keeps 1,000 entries in memory: two for each of its cells, and two for each of the
             # other's.
             kept = min(2 * options.cells, 480)
-            until("both have written what they keep", lambda: ended(nb) > kept)
+            until("both have written what they keep", lambda: ended() > kept)
 
 
 class Longest:
@@ -95,10 +95,8 @@ def killed(process):
         process.send_signal(signal.SIGKILL)
 
 
-def ended(nb):
-    lines = (nb / "journal.jsonl").read_text().splitlines()
-    entries = map(json.loads, lines)
-    return sum(entry["event"] == "done" and entry.get("status") == "ok" for entry in entries)
+def ended():
+    return sum(entry["event"] == "done" and entry.get("status") == "ok" for entry in journal())
 
 
 main()

@@ -113,4 +113,6 @@ def session_of(notebook):
 
 
 def journal():
-    return [json.loads(line) for line in pathlib.Path(".nb/journal.jsonl").read_text().splitlines()]
+    """Returns the journal's entries; a last line that is still being written is left out."""
+    text = pathlib.Path(".nb/journal.jsonl").read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
