@@ -25,10 +25,10 @@ ENDS = {
 def events(request):
     """Returns what the journal has about a request, in order, and about its withdrawal.
 
-    A recorder that is just ending may have seen the request begin, too.
+    A recorder that is just ending may have seen the request begin, and even end, too.
     """
     lines = [line for line in journal() if request in (line.get("msg_id"), *line.get("msg_ids", ()))]
-    lines = [line for line in lines if line["event"] != "begun_outside"]
+    lines = [line for line in lines if line["event"] != "begun_outside" and line.get("status") != "observed_ok"]
     return [line["event"] + (f" {line['status']}" if "status" in line else "") for line in lines]
 
 
