@@ -67,8 +67,11 @@ pub struct KernelOnServer {
 
 /// What is done with kernels on a Jupyter server.
 pub trait ServerKernels: Sync {
-    /// Makes sure that a server runs.
-    fn ensure_running(&self, server: &str) -> impl Future<Output = Result<(), OpenError>> + Send;
+    /// A client of one server.
+    type Client: Send + Sync;
+
+    /// Returns a client of a server, and makes sure that the server runs.
+    fn client(&self, server: &str) -> impl Future<Output = Result<Self::Client, OpenError>> + Send;
 
     /// Returns the wanted kernel, the session's last one if it still runs, or a new one.
     fn find_or_start(
@@ -77,7 +80,11 @@ pub trait ServerKernels: Sync {
     ) -> impl Future<Output = Result<KernelOnServer, OpenError>> + Send;
 
     /// Restarts a kernel.
-    fn restart(&self, kernel: &RemoteKernel) -> impl Future<Output = Result<(), OpenError>> + Send;
+    fn restart(
+        &self,
+        client: &Self::Client,
+        kernel: &RemoteKernel,
+    ) -> impl Future<Output = Result<(), OpenError>> + Send;
 
     /// Ends a kernel.
     fn end(&self, kernel: &RemoteKernel) -> impl Future<Output = Result<(), OpenError>> + Send;
@@ -88,7 +95,9 @@ pub trait ServerKernels: Sync {
 pub struct NoServers;
 
 impl ServerKernels for NoServers {
-    async fn ensure_running(&self, server: &str) -> Result<(), OpenError> {
+    type Client = ();
+
+    async fn client(&self, server: &str) -> Result<(), OpenError> {
         Err(OpenError::no_servers(server))
     }
 
@@ -99,7 +108,7 @@ impl ServerKernels for NoServers {
         Err(OpenError::no_servers(&request.wanted.name))
     }
 
-    async fn restart(&self, kernel: &RemoteKernel) -> Result<(), OpenError> {
+    async fn restart(&self, (): &(), kernel: &RemoteKernel) -> Result<(), OpenError> {
         Err(OpenError::no_servers(&kernel.server))
     }
 
@@ -179,13 +188,13 @@ pub(super) async fn restart(
     by: &str,
     timeout: Duration,
 ) -> Result<Session, OpenError> {
-    servers.ensure_running(&kernel.server).await?;
+    let client = servers.client(&kernel.server).await?;
     locked.record(|session| {
         session.status = Status::Restarting;
         session.ended = Some(session.ends_now("restarted", Some(by)));
     })?;
     end_bridge(locked, &session).await;
-    if let Err(error) = servers.restart(&kernel).await {
+    if let Err(error) = servers.restart(&client, &kernel).await {
         // The kernel goes on as before, as far as is known.
         locked.record(|it| {
             it.status = Status::Live;

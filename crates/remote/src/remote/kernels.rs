@@ -19,8 +19,10 @@ use crate::server::{ServerClient, ServerError, ServerErrorKind, ServerKind, regi
 pub struct UserServers;
 
 impl ServerKernels for UserServers {
-    async fn ensure_running(&self, server: &str) -> Result<(), OpenError> {
-        client(server, &mut |_| {}).await.map(drop)
+    type Client = ServerClient;
+
+    async fn client(&self, server: &str) -> Result<ServerClient, OpenError> {
+        client(server, &mut |_| {}).await
     }
 
     async fn find_or_start(
@@ -28,7 +30,7 @@ impl ServerKernels for UserServers {
         request: ServerKernelRequest<'_>,
     ) -> Result<KernelOnServer, OpenError> {
         let wanted = request.wanted;
-        let client = client(&wanted.name, &mut |_| {}).await?;
+        let client = self.client(&wanted.name).await?;
         let answers = async {
             let spec = match &wanted.spec {
                 Some(spec) => Some(spec.clone()),
@@ -46,8 +48,7 @@ impl ServerKernels for UserServers {
         Ok(KernelOnServer { kernel, spec })
     }
 
-    async fn restart(&self, kernel: &RemoteKernel) -> Result<(), OpenError> {
-        let client = ServerClient::open(registry::server(&kernel.server)?).await?;
+    async fn restart(&self, client: &ServerClient, kernel: &RemoteKernel) -> Result<(), OpenError> {
         Ok(client.restart(&kernel.kernel_id).await?)
     }
 
