@@ -68,6 +68,11 @@ pub(crate) fn read(arguments: &[OsString]) -> CommandLine {
         return read;
     }
     let mut parser = parser();
+    if arguments.iter().any(|word| word == "--help") {
+        // The help of `nb` itself has one form: --help prints what -h prints.
+        let help = parser.render_help();
+        parser = parser.override_help(help);
+    }
     let is_json = arguments
         .iter()
         .take_while(|word| *word != "--")
@@ -102,10 +107,8 @@ fn usage_problem(error: &clap::Error) -> Problem {
 /// Returns the parser of all commands. Its own help lists the commands that matter most.
 pub(crate) fn parser() -> clap::Command {
     let parser = Cli::command().subcommands(COMMANDS.iter().map(Entry::parser));
-    // The same for -h and --help.
-    let first = help::template(&parser);
-    let first = parser.clone().help_template(first).render_help();
-    parser.override_help(first)
+    let template = help::template(&parser);
+    parser.help_template(template)
 }
 
 /// Returns the arguments as [`parser`] would parse them; `None` if only the full parser can.
