@@ -81,8 +81,7 @@ fn perform(
             timeout_ms,
         } => {
             let done = runtime.block_on(async {
-                let project = Project::of_state_file(&state_file)
-                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                let project = project_of(&state_file)?;
                 let options = OpenOptions {
                     by,
                     timeout: Duration::from_millis(timeout_ms),
@@ -102,8 +101,7 @@ fn perform(
             timeout_ms,
         } => {
             let done = runtime.block_on(async {
-                let project = Project::of_state_file(&state_file)
-                    .map_err(|error| OpenError::Internal(error.to_string()))?;
+                let project = project_of(&state_file)?;
                 let timeout = Duration::from_millis(timeout_ms);
                 restart::perform(servers, &project, &key, &by, timeout).await
             });
@@ -181,6 +179,11 @@ fn perform(
             }
         }
     }
+}
+
+fn project_of(state_file: &Path) -> Result<Project, OpenError> {
+    let project = Project::of_state_file(state_file);
+    project.map_err(|error| OpenError::Internal(error.to_string()))
 }
 
 /// Writes the report of a task that starts or restarts a kernel. If nobody waits for it, `state.json` has the result.
