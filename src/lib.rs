@@ -1,7 +1,7 @@
 //! One live Jupyter kernel and one notebook, for people and AI agents at once.
 //!
-//! This package has what is left above the crates: the proxy and the command line. Without the feature `cli` it has the proxy alone. Each crate has a map of its own; a crate
-//! depends only on crates above it in this list:
+//! This package has what is left above the crates: the proxy and the command line. Without the feature `cli` it has the
+//! proxy alone. Each crate has a map of its own; a crate depends only on crates above it in this list:
 //!
 //! | crate | modules |
 //! |---|---|

@@ -53,8 +53,8 @@ def arguments(**extra):
 def free_ports(count):
     """Returns ports that are free now and not reserved, as front ends find them.
 
-    They are among those that NB_TEST_PORTS gives to this script alone, and each is given once, so that nobody else takes
-    it before the kernel binds it.
+    They are among those that NB_TEST_PORTS gives to this script alone, and each is given once, so that no other process
+    takes it before the kernel binds it.
     """
     held = []
     while len(held) < count:

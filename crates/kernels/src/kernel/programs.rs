@@ -49,7 +49,7 @@ pub enum NbError {
 /// meanwhile.
 ///
 /// # Errors
-/// There is none of this version, or somebody else could have put it there.
+/// There is none of this version, or another user could have put it there.
 pub fn nb_beside() -> Result<PathBuf, NbError> {
     let path = own_path().unwrap_or_default().with_file_name(NB);
     nb_at(path)
@@ -73,7 +73,7 @@ fn nb_at(path: PathBuf) -> Result<PathBuf, NbError> {
     }
 }
 
-/// Says whether a file or folder belongs to this user or to root, and nobody else may write it. This user's own group may:
+/// Says whether a file or folder belongs to this user or to root, and no other user may write it. This user's own group may:
 /// many systems give each user one, and make files that it may write.
 fn is_safe(path: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
