@@ -160,6 +160,10 @@ def chromium():
             for number, page in enumerate(page for context in browser.contexts for page in context.pages):
                 page.screenshot(path=pathlib.Path(os.environ["TMPDIR"]) / f"failed-{number}.png")
                 say("\n".join([f"--- page {number}", *page.locator(".jp-Dialog, .jp-mod-focused").all_inner_texts()]))
+            # Who has changed a file under a tab?
+            written = [f"{path} was written at {time.ctime(path.stat().st_mtime)}" for path in pathlib.Path().glob("*.ipynb")]
+            journal = pathlib.Path(".nb/journal.jsonl")
+            say("\n".join(["--- the notebooks, and the journal", *written, journal.read_text() if journal.exists() else ""]))
             raise
         finally:
             browser.close()
