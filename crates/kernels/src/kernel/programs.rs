@@ -119,14 +119,23 @@ pub fn version_of(program: &Path, name: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
+    /// Writes a program of one file. A child writes it, so that no other test's fork holds it open for writing (ETXTBSY).
+    pub(in crate::kernel) fn write_program(path: &Path, text: &str) {
+        let written = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .args([path.as_os_str(), text.as_ref()])
+            .status()
+            .unwrap();
+        assert!(written.success());
+    }
+
     fn program(path: &Path, mode: u32, version: &str) {
-        let text = format!("#!/bin/sh\necho nb {version}\n");
-        std::fs::write(path, text).unwrap();
+        write_program(path, &format!("#!/bin/sh\necho nb {version}\n"));
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 

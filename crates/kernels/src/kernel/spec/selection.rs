@@ -517,13 +517,7 @@ mod tests {
              \"ipykernel\":{ipykernel},\"pip\":true,\"environment\":true,\"managed\":false}}'\n",
             folder.display()
         );
-        // Written by a child, so that no other test's fork holds it open for writing (ETXTBSY).
-        let written = std::process::Command::new("sh")
-            .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
-            .args([executable.as_os_str(), answer.as_ref()])
-            .status()
-            .unwrap();
-        assert!(written.success());
+        crate::kernel::programs::tests::write_program(&executable, &answer);
         executable
     }
 
