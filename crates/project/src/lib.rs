@@ -2,7 +2,7 @@
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, the user's settings | wire, notebook |
+//! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, what editors have unsaved, the user's settings | wire, notebook |
 //!
 //! Whole files are replaced atomically, appended records are written whole under a lock, and no link inside the folder is
 //! followed. What this version does not know is kept. Nothing here starts a process or knows whether one lives.

@@ -26,6 +26,7 @@ mod insert;
 mod interrupt;
 mod jobs;
 mod kernels;
+mod live;
 mod log;
 mod mcp;
 mod move_cell;
@@ -96,7 +97,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 48] = [
+pub(crate) const COMMANDS: [Entry; 49] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("create")
         .first(),
@@ -167,6 +168,9 @@ pub(crate) const COMMANDS: [Entry; 48] = [
     Entry::of::<events::Events>("events", Running)
         .json("Print one JSON object for each event, after one that says from where on"),
     Entry::of::<agent::Agent>("agent", Rest).words("install PROGRAM"),
+    Entry::of::<live::Live>("live", Rest)
+        .json("")
+        .words("--stdio"),
     Entry::of::<mcp::Mcp>("mcp", Rest).json(""),
     Entry::of::<web::Web>("web", Rest).json(""),
     Entry::of::<chat::Chat>("chat", Rest).words("TEXT").json(""),

@@ -18,6 +18,7 @@ mod killed_exec;
 mod languages;
 mod lifecycle;
 mod like_nbclient;
+mod live;
 mod mcp;
 mod moving;
 mod others;

@@ -69,9 +69,11 @@ pub enum EditError {
         /// The cells as they are now.
         conflicts: Vec<Conflict>,
     },
-    /// VS Code has unsaved text of these cells.
-    #[error("VS Code has unsaved text of {} ({age})", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
+    /// An editor has unsaved text of these cells.
+    #[error("{editor} has unsaved text of {} ({age})", if conflicts.len() == 1 { "the cell" } else { "these cells" })]
     Unsaved {
+        /// The editor's name.
+        editor: String,
         /// The unsaved text, as `theirs`.
         conflicts: Vec<Conflict>,
         /// When it was typed, for a reader.
@@ -295,8 +297,11 @@ fn check_unsaved(
         return Ok(());
     }
     editor.show_conflicts(notebook, &conflicts);
-    let age = unsaved.age();
-    Err(EditError::Unsaved { conflicts, age })
+    Err(EditError::Unsaved {
+        conflicts,
+        editor: unsaved.editor(),
+        age: unsaved.age(),
+    })
 }
 
 /// Adds what has changed to the error about a cell whose revision is not the given one.

@@ -163,9 +163,9 @@ pub(super) fn put(
     let begun = Instant::now();
     if !force
         && all.iter().any(|it| it.by_text)
-        && let Unsaved::Found(_) = unsaved::find(&notebook)
+        && let unsaved @ Unsaved::Found(_) = unsaved::find(&notebook)
     {
-        let why = "VS Code has unsaved changes of this notebook".to_owned();
+        let why = format!("{} has unsaved changes of this notebook", unsaved.editor());
         return Err(why.into());
     }
     let language = language::of_kernel(&notebook);

@@ -351,12 +351,15 @@ fn count(count: usize, unit: &str) -> String {
     }
 }
 
-/// Returns the records of proxies that were killed.
+/// Returns the records of proxies, and of editors, whose process was killed.
 fn dead_proxies(project: &Project) -> Vec<PathBuf> {
     let joined = project.list_joined().into_iter();
     let dead = joined.filter(|joined| !Process::joined(joined).is_alive() && is_of_here(joined));
-    dead.map(|joined| project.proxies_dir().join(format!("{}.json", joined.pid)))
-        .collect()
+    let proxies = dead.map(|joined| project.proxies_dir().join(format!("{}.json", joined.pid)));
+    let editors = project.live_editors().into_iter();
+    let dead = editors.filter(|editor| !Process::is_live_editor(editor));
+    let editors = dead.map(|editor| project.live_editor_file(editor.pid));
+    proxies.chain(editors).collect()
 }
 
 /// Returns temporary files of processes that were killed.

@@ -224,7 +224,8 @@ async fn move_in(
     let mut notes = Vec::new();
     if !was_renamed && let unsaved @ Unsaved::Found(_) = unsaved::find(&file) {
         notes.push(format!(
-            "VS Code has unsaved text of {from} ({}), which is not in the moved file: copy it from its tab, then close that",
+            "{} has unsaved text of {from} ({}), which is not in the moved file: copy it from its tab, then close that",
+            unsaved.editor(),
             unsaved.age()
         ));
     }

@@ -26,6 +26,7 @@ mod identity;
 pub mod jobs;
 pub mod joined;
 pub mod ledger;
+pub mod live_editor;
 mod lock;
 mod moved;
 pub mod names;

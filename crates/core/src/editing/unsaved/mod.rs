@@ -1,4 +1,7 @@
-//! Finds unsaved text of a notebook in VS Code, before an edit.
+//! Finds unsaved text of a notebook in editors, before an edit.
+//!
+//! An editor that speaks to `nb live` reports its unsaved text within a moment (`live.rs`). Of VS Code without that there
+//! are its backups.
 //!
 //! VS Code stores unsaved text in backup files (about a second after it was typed, ten seconds for
 //! files on a server) and removes them when it saves or reverts. So the text of a backup is unsaved,
@@ -13,6 +16,7 @@
 
 mod backup;
 mod data_folders;
+mod live;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -24,12 +28,14 @@ use jiff::Timestamp;
 
 use self::backup::Preamble;
 use self::data_folders::DataFolder;
+pub use self::live::LiveText;
 use super::editor_back_off;
 use super::notebook_file::NotebookFile;
 use crate::activity::notification;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::notebook::{Cell, Conflict, Document, Revision};
+use crate::project::joined::JoinedFrontEnd;
 
 /// How many files are read at most.
 const MOST_FILES: usize = 5_000;
@@ -57,8 +63,17 @@ pub enum Unsaved {
         /// The reason, for a reader.
         why: &'static str,
     },
-    /// These backups; several if several editors have unsaved text.
-    Found(Vec<Backup>),
+    /// These texts; several if several editors have unsaved text.
+    Found(Vec<UnsavedVersion>),
+}
+
+/// The unsaved text of one editor.
+#[derive(Clone, Debug)]
+pub enum UnsavedVersion {
+    /// A backup of VS Code.
+    Backup(Box<Backup>),
+    /// What an editor reports through `nb live`.
+    Live(LiveText),
 }
 
 /// A note for the actor that edits a notebook.
@@ -89,10 +104,23 @@ pub fn find(notebook: &NotebookFile) -> Unsaved {
 }
 
 fn find_with(notebook: &NotebookFile, variables: &dyn Variables) -> Unsaved {
+    if let Some(texts) = live::texts(notebook) {
+        let found = texts.into_iter().filter(|it| !it.is_empty());
+        let found: Vec<_> = found.map(UnsavedVersion::Live).collect();
+        return match found.is_empty() {
+            true => Unsaved::None,
+            false => Unsaved::Found(found),
+        };
+    }
     let places = data_folders::of_user(variables);
     let found = backups(notebook, &places);
     if !found.is_empty() {
-        return Unsaved::Found(found);
+        return Unsaved::Found(
+            found
+                .into_iter()
+                .map(|it| UnsavedVersion::Backup(Box::new(it)))
+                .collect(),
+        );
     }
     let elsewhere = match data_folders::elsewhere(variables, &|path| Path::new(path).exists()) {
         None if places.is_empty() => Some("the folder of its backups is not known"),
@@ -131,14 +159,14 @@ impl Unsaved {
         before: &Document,
         after: &Document,
     ) -> Vec<Conflict> {
-        let Self::Found(backups) = self else {
+        let Self::Found(versions) = self else {
             return Vec::new();
         };
         let cells = after.cells().iter();
         let remaining: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
         let mut conflicts: Vec<Conflict> = Vec::new();
-        for backup in backups {
-            for (cell, theirs) in backup.typed_in(notebook, before) {
+        for version in versions {
+            for (cell, theirs) in version.typed_in(notebook, before) {
                 let yours = remaining.get(cell.id());
                 let is_conflict = yours.is_none_or(|yours| {
                     yours.revision() != cell.revision() && !yours.has_same_text(&theirs)
@@ -154,12 +182,12 @@ impl Unsaved {
 
     /// Returns the ids of the cells that have unsaved text.
     pub fn typed_in(&self, notebook: &NotebookFile, document: &Document) -> Vec<String> {
-        let Self::Found(backups) = self else {
+        let Self::Found(versions) = self else {
             return Vec::new();
         };
         let mut cells: Vec<String> = Vec::new();
-        for backup in backups {
-            for (cell, _) in backup.typed_in(notebook, document) {
+        for version in versions {
+            for (cell, _) in version.typed_in(notebook, document) {
                 if !cells.iter().any(|known| known == cell.id()) {
                     cells.push(cell.id().to_owned());
                 }
@@ -170,11 +198,23 @@ impl Unsaved {
 
     /// Returns how long there has been unsaved text, for a reader.
     pub fn age(&self) -> String {
-        let Self::Found(backups) = self else {
+        let Self::Found(versions) = self else {
             return String::new();
         };
-        let ages: Vec<_> = backups.iter().map(Backup::age).collect();
+        let ages: Vec<_> = versions.iter().map(UnsavedVersion::age).collect();
         ages.join(", ")
+    }
+
+    /// Returns the name of the editor that has unsaved text, for a reader.
+    pub fn editor(&self) -> String {
+        match self {
+            Self::Found(versions) => {
+                let mut names: Vec<_> = versions.iter().map(UnsavedVersion::editor).collect();
+                names.dedup();
+                names.join(" and ")
+            }
+            _ => JoinedFrontEnd::VS_CODE.to_owned(),
+        }
     }
 
     /// Returns the note for the actor that edits the notebook; `None` if VS Code has no unsaved
@@ -185,7 +225,7 @@ impl Unsaved {
         document: &Document,
         actor: &str,
     ) -> Option<UnsavedNote> {
-        let backups = match self {
+        let versions = match self {
             Self::None => return None,
             Self::Unknown { why } => {
                 let notice = editors(notebook);
@@ -201,10 +241,10 @@ impl Unsaved {
                     notice: Some(notice),
                 });
             }
-            Self::Found(backups) => backups,
+            Self::Found(versions) => versions,
         };
         let cells = self.typed_in(notebook, document);
-        let readable = backups.iter().all(|backup| backup.document.is_some());
+        let readable = versions.iter().all(UnsavedVersion::is_readable);
         let changes = match (cells.len(), readable) {
             (0, true) => "unsaved changes, though not of a cell's text".to_owned(),
             (0, false) => "unsaved changes that cannot be read".to_owned(),
@@ -212,10 +252,43 @@ impl Unsaved {
             (..) => format!("unsaved changes in cells {}", cells.join(", ")),
         };
         let text = format!(
-            "VS Code has {changes}: at its next save it will ask whether to overwrite what was written here"
+            "{} has {changes}: at its next save it will ask whether to overwrite what was written here",
+            self.editor()
         );
         let notice = None;
         Some(UnsavedNote { text, notice })
+    }
+}
+
+impl UnsavedVersion {
+    /// Returns the editor's name.
+    fn editor(&self) -> String {
+        match self {
+            Self::Backup(_) => JoinedFrontEnd::VS_CODE.to_owned(),
+            Self::Live(text) => text.editor.clone(),
+        }
+    }
+
+    fn is_readable(&self) -> bool {
+        match self {
+            Self::Backup(backup) => backup.document.is_some(),
+            Self::Live(_) => true,
+        }
+    }
+
+    fn age(&self) -> String {
+        match self {
+            Self::Backup(backup) => backup.age(),
+            Self::Live(text) => text.age(),
+        }
+    }
+
+    /// Returns the cells that a person has typed in, each with its unsaved version.
+    fn typed_in<'a>(&self, notebook: &NotebookFile, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
+        match self {
+            Self::Backup(backup) => backup.typed_in(notebook, file),
+            Self::Live(text) => text.typed_in(file),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::process::{Pid, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ pub use rustix::process::Signal;
 
 use super::platform;
 use crate::project::joined::JoinedFrontEnd;
-use crate::project::{Session, boot_id};
+use crate::project::live_editor::LiveEditor;
+use crate::project::{Session, boot_id, pid_namespace};
 
 /// The pause between two checks of a process on platforms without an event for its end.
 const POLL: Duration = Duration::from_millis(100);
@@ -93,6 +95,18 @@ impl Process {
             start_time: joined.start_time,
             boot_id: joined.boot_id.clone(),
         }
+    }
+
+    /// Says whether the `nb live` of a record runs. Of one in another container, or on another machine, only the age of the
+    /// record is known.
+    pub fn is_live_editor(editor: &LiveEditor) -> bool {
+        let is_here = editor.boot_id == boot_id() && editor.pid_namespace == pid_namespace();
+        let process = Self {
+            pid: editor.pid,
+            start_time: editor.start_time,
+            boot_id: editor.boot_id.clone(),
+        };
+        editor.is_current(Timestamp::now()) && (!is_here || process.is_alive())
     }
 
     /// Returns whether this very process is alive; a zombie is not.

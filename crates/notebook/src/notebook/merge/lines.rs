@@ -27,6 +27,31 @@ pub fn merge_texts(base: &str, first: &str, second: &str) -> Option<String> {
     String::from_utf8(merged).ok()
 }
 
+/// Returns a text with the lines of both texts, in their order; where each has lines of its own, those of the first come
+/// before those of the second. A line that they have at different places is there once, as in the first.
+pub fn unite_texts(first: &str, second: &str) -> String {
+    let [first, second] = [first, second].map(|text| text.split('\n').collect::<Vec<_>>());
+    let hunks = differences(&first, &second);
+    let mut only_first: Vec<&str> = Vec::new();
+    for (in_first, _) in &hunks {
+        only_first.extend(first.get(in_first.clone()).unwrap_or_default());
+    }
+    let mut lines: Vec<&str> = Vec::new();
+    let mut at = 0;
+    for (in_first, in_second) in &hunks {
+        lines.extend(first.get(at..in_first.end).unwrap_or_default());
+        at = in_first.end;
+        for line in second.get(in_second.clone()).unwrap_or_default() {
+            match only_first.iter().position(|it| it == line) {
+                Some(moved) => drop(only_first.remove(moved)),
+                None => lines.push(line),
+            }
+        }
+    }
+    lines.extend(first.get(at..).unwrap_or_default());
+    lines.join("\n")
+}
+
 /// Returns `base` with the changes of both sides; `None` if they cannot be merged.
 pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
     if first == second || base == second {
@@ -148,6 +173,19 @@ fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Rep
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn united_texts_have_each_line_once() {
+        for (first, second, want) in [
+            ("a\nmine\nb", "a\ntheirs\nb", "a\nmine\ntheirs\nb"),
+            ("a\nb", "new\na\nb\nend", "new\na\nb\nend"),
+            ("moved\na\nb", "a\nb\nmoved", "moved\na\nb"),
+            ("", "x", "\nx"),
+            ("x", "x", "x"),
+        ] {
+            assert_eq!(unite_texts(first, second), want, "{first:?} {second:?}");
+        }
+    }
 
     fn both(base: &str, first: &str, second: &str) -> Option<String> {
         let swapped = merged(base.as_bytes(), second.as_bytes(), first.as_bytes());

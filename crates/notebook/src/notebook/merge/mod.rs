@@ -19,5 +19,5 @@ pub use diff::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changed_lines, changes, diff,
     diff_metadata,
 };
-pub use lines::merge_texts;
+pub use lines::{merge_texts, unite_texts};
 pub use three_way::{MergedNotebook, merge};

@@ -1,0 +1,65 @@
+//! Unsaved text that an editor reports through `nb live`.
+
+use crate::activity::zone;
+use crate::editing::notebook_file::NotebookFile;
+use crate::kernel::process::Process;
+use crate::notebook::{Cell, Document};
+use crate::project::live_editor::LiveNotebook;
+
+/// The text that one editor has of a notebook and the file has not.
+#[derive(Clone, Debug)]
+pub struct LiveText {
+    /// The editor's name, for a reader.
+    pub(super) editor: String,
+    notebook: LiveNotebook,
+}
+
+/// Returns what each editor that has the notebook open reports; `None` if no editor reports.
+pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
+    let mut editors = notebook.project.live_editors();
+    editors.retain(Process::is_live_editor);
+    let of_this = editors.into_iter().flat_map(|editor| {
+        let notebooks = editor.notebooks.into_iter();
+        let notebooks = notebooks.filter(|it| it.notebook == notebook.key);
+        notebooks.map(move |notebook| LiveText {
+            editor: editor.editor.clone(),
+            notebook,
+        })
+    });
+    let texts: Vec<_> = of_this.collect();
+    (!texts.is_empty()).then_some(texts)
+}
+
+impl LiveText {
+    pub(super) fn is_empty(&self) -> bool {
+        self.notebook.cells.is_empty()
+    }
+
+    /// Returns since when there has been unsaved text, for a reader.
+    pub(super) fn age(&self) -> String {
+        match self.notebook.since {
+            Some(since) => format!("since {}", zone::clock(since, &zone::here())),
+            None => "not saved yet".to_owned(),
+        }
+    }
+
+    /// Returns the cells of the file that have another text in the editor, each with that text.
+    pub(super) fn typed_in<'a>(&self, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
+        let mut typed = Vec::new();
+        for text in &self.notebook.cells {
+            let Some(at) = file.position_by_id(&text.cell) else {
+                continue;
+            };
+            let mut theirs = file.clone();
+            if theirs.set_source(at, &text.source).is_err() {
+                continue;
+            }
+            if let (Some(cell), Some(theirs)) = (file.cells().get(at), theirs.cells().get(at))
+                && !cell.has_same_text(theirs)
+            {
+                typed.push((cell, theirs.clone()));
+            }
+        }
+        typed
+    }
+}

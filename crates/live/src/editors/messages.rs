@@ -1,0 +1,145 @@
+//! The lines between an editor and `nb live`: the messages of the protocol, each with the name of its document.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest};
+
+/// What an editor sends.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Editor(EditorLine),
+    Open {
+        doc: String,
+        notebook: PathBuf,
+        cells: Vec<EditorCell>,
+        dirty: bool,
+    },
+    Document {
+        doc: String,
+        event: EditorEvent,
+    },
+    /// A message of a kind that this version does not know.
+    Unknown,
+}
+
+/// A message that is not an event of an open document.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum EditorLine {
+    /// The first message.
+    Initialize {
+        editor: String,
+        #[serde(default)]
+        can: Vec<Ability>,
+    },
+    /// The editor has closed a document.
+    Closed { doc: String },
+}
+
+/// What an editor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ability {
+    /// It changes its documents as it is asked to.
+    Change,
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    doc: Value,
+    notebook: Option<PathBuf>,
+}
+
+/// The kinds of [`EditorEvent`].
+const EVENTS: [&str; 8] = [
+    "open", "text", "cells", "saving", "saved", "applied", "refused", "choose",
+];
+
+/// Reads a line.
+///
+/// # Errors
+/// It is not a message, or lacks a field.
+pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
+    let value: Value = serde_json::from_str(line)?;
+    let head = Head::deserialize(&value)?;
+    if matches!(&*head.kind, "initialize" | "closed") {
+        return Ok(Incoming::Editor(EditorLine::deserialize(value)?));
+    }
+    if !EVENTS.contains(&&*head.kind) {
+        return Ok(Incoming::Unknown);
+    }
+    let doc = String::deserialize(head.doc)?;
+    Ok(match (EditorEvent::deserialize(value)?, head.notebook) {
+        (EditorEvent::Open { cells, dirty }, Some(notebook)) => Incoming::Open {
+            doc,
+            notebook,
+            cells,
+            dirty,
+        },
+        (event, _) => Incoming::Document { doc, event },
+    })
+}
+
+/// What `nb` sends about no document, or about one that is not open.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Answer<'a> {
+    /// The answer to `initialize`.
+    Initialized {
+        protocol: u32,
+        version: &'static str,
+    },
+    /// Why a message was not taken in.
+    Problem {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        doc: Option<&'a str>,
+        message: &'a str,
+    },
+}
+
+/// What `nb` asks for, with the document.
+#[derive(Debug, Serialize)]
+pub(super) struct DocumentRequest<'a> {
+    pub(super) doc: &'a str,
+    #[serde(flatten)]
+    pub(super) request: &'a EditorRequest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_fields_of_later_versions_are_passed_over() {
+        let read = |line: &str| format!("{:?}", read(line));
+        assert_eq!(read(r#"{"type":"later","doc":7}"#), "Ok(Unknown)");
+        let text = r#"{"type":"text","doc":"d","cell":"c","source":"x","later":1}"#;
+        assert!(read(text).contains("Text { cell: \"c\", source: \"x\" }"));
+        let initialize = r#"{"type":"initialize","editor":"e","can":["change","later"]}"#;
+        assert!(read(initialize).contains("[Change, Unknown]"));
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_refused() {
+        for line in [
+            "",
+            "[]",
+            "7",
+            "{}",
+            r#"{"type":"text"}"#,
+            r#"{"type":"text","doc":"d"}"#,
+            r#"{"type":"open","doc":"d","notebook":"/n","cells":7,"dirty":false}"#,
+            r#"{"type":"open","doc":"d","notebook":"/n","cells":[{"cell":"1","cell_type":"none","source":""}],"dirty":false}"#,
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}

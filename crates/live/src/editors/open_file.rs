@@ -1,0 +1,153 @@
+//! A notebook's file, as it is read for an editor that has it open.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::editing::notebook_file::NotebookFile;
+use crate::live::protocol::EditorCell;
+use crate::live::{FileSnapshot, LiveDocument};
+use crate::notebook::Document;
+use crate::project::Project;
+use crate::project::live_editor::{LiveNotebook, UnsavedText};
+
+/// Who has written a file of which the journal says nothing.
+const UNKNOWN_WRITER: &str = "another program";
+
+/// How many times the journal is read for the writer of a file, and the pause between two times: an edit is recorded
+/// once it is written.
+const LOOKS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// The events in which the writer is searched.
+const RECENT_EVENTS: usize = 50;
+
+/// A notebook that an editor has open, and its file.
+pub(super) struct OpenFile {
+    file: NotebookFile,
+    stamp: String,
+    /// When the person began to type what is unsaved.
+    since: Option<Timestamp>,
+    pub(super) live: LiveDocument,
+}
+
+impl OpenFile {
+    /// Reads a notebook that an editor has opened.
+    ///
+    /// # Errors
+    /// The file cannot be read, or not edited; the message is for a reader.
+    pub(super) async fn open(
+        notebook: &Path,
+        cells: Vec<EditorCell>,
+        dirty: bool,
+        can_change: bool,
+    ) -> Result<Self, String> {
+        let path = notebook.to_owned();
+        let opened = tokio::task::spawn_blocking(move || {
+            let file = NotebookFile::of(&path).map_err(|error| error.to_string())?;
+            let document = file.read().map_err(|error| error.to_string())?;
+            let version = FileSnapshot {
+                stamp: stamp(&document),
+                by: writer(&file, &document).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
+                document,
+            };
+            let stamp = version.stamp.clone();
+            let live = LiveDocument::open(&cells, dirty, version, can_change);
+            let live = live.map_err(|error| error.to_string())?;
+            Ok(Self {
+                file,
+                stamp,
+                since: None,
+                live,
+            })
+        });
+        opened.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Returns the real path of the file.
+    pub(super) fn real_path(&self) -> &Path {
+        &self.file.real
+    }
+
+    pub(super) fn project(&self) -> &Project {
+        &self.file.project
+    }
+
+    /// Reads the file again. While it cannot be read, the last version counts.
+    pub(super) async fn read(&mut self) {
+        let file = self.file.clone();
+        let known = self.stamp.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let document = file.read().ok()?;
+            let stamp = stamp(&document);
+            let by = match stamp == known {
+                true => None,
+                false => writer_soon(&file, &document),
+            };
+            Some((document, stamp, by))
+        });
+        let Ok(Some((document, stamp, by))) = read.await else {
+            tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
+            return;
+        };
+        self.stamp.clone_from(&stamp);
+        self.live.file(FileSnapshot {
+            document,
+            stamp,
+            by: by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
+        });
+    }
+
+    /// Returns what a record has of the notebook.
+    pub(super) fn record(&mut self) -> LiveNotebook {
+        let unsaved = self.live.unsaved().into_iter();
+        let cells: Vec<_> = unsaved
+            .map(|text| UnsavedText {
+                cell: text.id,
+                source: text.source,
+            })
+            .collect();
+        self.since = match cells.is_empty() {
+            true => None,
+            false => self.since.or_else(|| Some(Timestamp::now())),
+        };
+        LiveNotebook {
+            notebook: self.file.key.clone(),
+            since: self.since,
+            cells,
+        }
+    }
+}
+
+/// Returns the digest of a file's bytes, in hexadecimal digits.
+fn stamp(document: &Document) -> String {
+    let mut digest = Sha256::new();
+    for chunk in document.chunks() {
+        digest.update(chunk);
+    }
+    hex::encode(digest.finalize())
+}
+
+/// Returns who has written a version of the file, according to the journal.
+fn writer(file: &NotebookFile, document: &Document) -> Option<String> {
+    let revision = document.revision();
+    let events = file.project.events(&file.key).take(RECENT_EVENTS);
+    let mut changes = events.filter_map(|event| Some((event.by.clone(), event.into_change()?)));
+    let (by, _) = changes.find(|(_, change)| change.after == revision)?;
+    by
+}
+
+/// Like [`writer`]; waits a moment for an edit that is not recorded yet.
+fn writer_soon(file: &NotebookFile, document: &Document) -> Option<String> {
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        if let Some(by) = writer(file, document) {
+            return Some(by);
+        }
+    }
+    None
+}

@@ -1,0 +1,111 @@
+//! The example of `docs/live.md`, line by line.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use super::serve;
+use crate::project::Project;
+
+const DOC: &str = include_str!("../../../../docs/live.md");
+
+/// The path of the notebook in the example.
+const NOTEBOOK: &str = "/home/ada/train.ipynb";
+
+fn write(path: &Path, sources: [&str; 2]) {
+    let cells = sources.iter().enumerate();
+    let cells = cells.map(|(at, source)| {
+        json!({
+            "cell_type": "code", "id": format!("c{at}"), "metadata": {}, "execution_count": null,
+            "outputs": [], "source": source,
+        })
+    });
+    let cells: Vec<_> = cells.collect();
+    let text = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    // As editors save: at once.
+    let new = path.with_extension("new");
+    std::fs::write(&new, text.to_string()).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+/// Returns a message with a digest that does not depend on how the test writes its file.
+fn without_stamp(line: &str) -> Value {
+    let mut message: Value = serde_json::from_str(line).unwrap();
+    if let Some(stamp) = message.get_mut("stamp") {
+        *stamp = json!("…");
+    }
+    message
+}
+
+#[tokio::test]
+async fn the_example_of_the_page_is_what_happens() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("train.ipynb");
+    let mut sources = ["x = 1", "y = 1"];
+    write(&path, sources);
+    Project::for_notebook(&path).unwrap();
+    let (mut editor, input) = tokio::io::duplex(1 << 20);
+    let (output, answers) = tokio::io::duplex(1 << 20);
+    let served = tokio::spawn(serve(input, output));
+    let mut answers = BufReader::new(answers).lines();
+    let example = DOC.split("## An example").nth(1).unwrap();
+    let example = example.split("```").nth(1).unwrap();
+    for line in example.lines().skip(1) {
+        let (side, message) = line.split_at(7);
+        match side.trim() {
+            "editor" => {
+                let message = message.replace(NOTEBOOK, path.to_str().unwrap());
+                editor
+                    .write_all(format!("{message}\n").as_bytes())
+                    .await
+                    .unwrap();
+            }
+            "nb" => {
+                let answer = answers.next_line().await.unwrap().unwrap();
+                assert_eq!(without_stamp(&answer), without_stamp(message));
+            }
+            "file" if message.starts_with("the editor saves") => {
+                write(&path, ["x = 5\nx = 7", "y = 2\nprint(y)"]);
+            }
+            "file" => {
+                let text = message.split('"').nth(1).unwrap();
+                let at = usize::from(message.ends_with("second cell"));
+                sources[at] = ["x = 7", "y = 2"]
+                    .into_iter()
+                    .find(|it| *it == text)
+                    .unwrap();
+                write(&path, sources);
+            }
+            other => panic!("{other}"),
+        }
+    }
+    drop(editor);
+    assert!(answers.next_line().await.unwrap().is_none());
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_notebook_outside_every_project_is_refused_and_no_folder_is_made() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("train.ipynb");
+    write(&path, ["x = 1", "y = 1"]);
+    let (mut editor, input) = tokio::io::duplex(1 << 20);
+    let (output, answers) = tokio::io::duplex(1 << 20);
+    let served = tokio::spawn(serve(input, output));
+    let open = json!({"type": "open", "doc": "1", "notebook": path, "cells": [], "dirty": false});
+    editor
+        .write_all(format!("{open}\n").as_bytes())
+        .await
+        .unwrap();
+    let answer = BufReader::new(answers)
+        .lines()
+        .next_line()
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(answer.contains("is in no project of nb"), "{answer}");
+    drop(editor);
+    served.await.unwrap().unwrap();
+    assert!(!temp.path().join(".nb").exists());
+}

@@ -1,0 +1,952 @@
+//! What `nb` knows about a notebook that is open in an editor, and what it asks the editor to do.
+//!
+//! Three versions: `base` is what the editor and the file last had in common, `editor` what the editor has now, and
+//! `file` what the file has. Each change leads to one merge of all three. The differences from `editor` to its result
+//! are requests to the editor. When the editor has done all of them, the file becomes the base. A cell in conflict keeps
+//! the base's text, so that each later merge finds the conflict again, until the person chooses or the texts agree.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use super::editor_cells::{CellNames, insert, with_cells};
+use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+#[cfg(test)]
+use super::tests::reached;
+use crate::notebook::{Cell, Conflict, Document, DocumentEditError, NewCell, merge, unite_texts};
+
+/// How many texts of a cell are known by which a save of the editor is recognised, at most.
+const MOST_TEXTS: usize = 512;
+
+/// A notebook's file at one moment.
+#[derive(Clone, Debug)]
+pub struct FileSnapshot {
+    /// The notebook.
+    pub document: Document,
+    /// A text that differs for two versions with different bytes.
+    pub stamp: String,
+    /// Who wrote it.
+    pub by: String,
+}
+
+/// A text that an editor has and the file has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsavedCell {
+    /// The cell's id; for a cell that is not in the file, one that no cell there has.
+    pub id: String,
+    /// The text in the editor.
+    pub source: String,
+}
+
+/// Where the exchange with the editor stands.
+#[derive(Debug)]
+enum Phase {
+    /// Something changed since the last merge.
+    Changed,
+    /// The editor has not answered these requests yet.
+    Waiting(Box<Batch>),
+    /// The editor has refused a request, and nothing has changed since: the person types, as a rule.
+    Refused,
+    /// The editor has what the last merge asked for.
+    Settled,
+}
+
+/// The requests that follow from one merge.
+#[derive(Debug)]
+struct Batch {
+    /// By number: the ids of the cells that the requests concern, and what the notebook is once they are done.
+    open: BTreeMap<u64, Change>,
+    /// What becomes the base once all are done.
+    base: Document,
+    stamp: String,
+    was_refused: bool,
+    /// Whether something else changed while the editor worked.
+    has_changed: bool,
+}
+
+/// A change of the editor's notebook by a request.
+#[derive(Clone, Debug)]
+enum Change {
+    /// The text that the editor gets, and the one that becomes the base's.
+    Set {
+        id: String,
+        source: String,
+        in_base: String,
+    },
+    Insert {
+        after: Option<String>,
+        new: NewCell,
+    },
+    Remove {
+        id: String,
+    },
+    Order(Vec<String>),
+}
+
+/// A conflict as the person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ShownConflict {
+    base: Option<String>,
+    mine: String,
+    theirs: String,
+}
+
+/// A notebook that is open in an editor.
+#[derive(Debug)]
+pub struct LiveDocument {
+    base: Document,
+    editor: Document,
+    file: FileSnapshot,
+    names: CellNames,
+    phase: Phase,
+    /// The texts that each cell had in the editor since the base, the last one last.
+    texts: HashMap<String, VecDeque<String>>,
+    conflicts: BTreeMap<String, ShownConflict>,
+    /// The texts that the person chose for cells in conflict, each with the text that the choice replaces and the
+    /// text before both changes.
+    chosen: HashMap<String, Choice>,
+    /// The cells whose text before the document was opened is not known.
+    unknown: HashSet<String>,
+    requests: VecDeque<EditorRequest>,
+    seq: u64,
+    synced: Option<String>,
+    save: Save,
+    /// Whether the file was written, or is to be, since it was read: what is known of it is not merged any more.
+    needs_file: bool,
+    /// Whether the editor was asked to report its cells, and nothing else is asked until it has.
+    is_reopening: bool,
+    /// Whether the editor can do what requests ask for.
+    can_change: bool,
+}
+
+/// Where a save of the editor stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Save {
+    /// None is under way.
+    None,
+    /// The editor waits for the file's changes.
+    Asked,
+    /// The editor takes its texts and writes the file. With the ids of the cells that the person has changed since: for
+    /// them it is not known which text is saved.
+    Writing(HashSet<String>),
+}
+
+#[derive(Clone, Debug)]
+struct Choice {
+    mine: String,
+    result: String,
+    base: String,
+}
+
+impl LiveDocument {
+    /// Makes the record of a document that an editor has opened. `can_change` says whether the editor can do what
+    /// requests ask for; otherwise its texts are known, and it gets none.
+    ///
+    /// # Errors
+    /// The notebook is of a format that `nb` does not edit.
+    pub fn open(
+        cells: &[EditorCell],
+        dirty: bool,
+        file: FileSnapshot,
+        can_change: bool,
+    ) -> Result<Self, DocumentEditError> {
+        let (editor, names) = with_cells(&file.document, cells, &CellNames::default())?;
+        let mut live = Self {
+            base: editor.clone(),
+            editor,
+            file,
+            names,
+            phase: Phase::Changed,
+            texts: HashMap::new(),
+            conflicts: BTreeMap::new(),
+            chosen: HashMap::new(),
+            unknown: HashSet::new(),
+            requests: VecDeque::new(),
+            seq: 0,
+            synced: None,
+            save: Save::None,
+            needs_file: false,
+            is_reopening: false,
+            can_change,
+        };
+        if dirty {
+            live.forget_base()?;
+        }
+        Ok(live)
+    }
+
+    /// Takes the file's version for the base but for the texts that differ: which one is newer is not known, so a
+    /// person must choose between them.
+    fn forget_base(&mut self) -> Result<(), DocumentEditError> {
+        self.base = self.file.document.clone();
+        let in_file: Vec<_> = self.file.document.cells().iter().map(Cell::id).collect();
+        for at in (0..in_file.len()).rev() {
+            let Some(cell) = self.file.document.cells().get(at) else {
+                continue;
+            };
+            match self.editor.cell_by_id(cell.id()) {
+                // Either the person removed it, or others inserted it.
+                None => drop(self.base.remove(at)?),
+                Some(mine) if mine.source() == cell.source() => {}
+                Some(_) => {
+                    self.base.set_source(at, "")?;
+                    self.unknown.insert(cell.id().to_owned());
+                    reached("an unknown base");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what the editor reports.
+    pub fn event(&mut self, event: EditorEvent) {
+        let known = match event {
+            EditorEvent::Open { cells, dirty } => self.reopen(&cells, dirty).is_ok(),
+            EditorEvent::Text { cell, source } => self.text(&cell, source),
+            EditorEvent::Cells { order, new } => self.cells(&order, &new),
+            EditorEvent::Saving => self.saving(),
+            EditorEvent::Saved { order } => self.saved(&order),
+            EditorEvent::Applied { seq } => self.applied(seq),
+            EditorEvent::Refused { seq, source } => self.refused(seq, source),
+            EditorEvent::Choose { cell, keep, theirs } => self.choose(&cell, keep, &theirs),
+        };
+        if !known && !self.is_reopening {
+            self.is_reopening = true;
+            self.requests.push_back(EditorRequest::Reopen);
+        }
+    }
+
+    /// Takes in another version of the file.
+    pub fn file(&mut self, file: FileSnapshot) {
+        self.file = file;
+        self.needs_file = false;
+        self.take_own_saves();
+        self.changed();
+    }
+
+    /// Asks once more for what the editor has refused. To be called some time after a refusal.
+    pub fn try_again(&mut self) {
+        if matches!(self.phase, Phase::Refused) {
+            self.phase = Phase::Changed;
+        }
+    }
+
+    /// Ends the wait for a save that does not come. To be called two seconds after the answer to `saving`.
+    pub fn give_up_save(&mut self) {
+        self.save = Save::None;
+    }
+
+    /// Says whether the file is to be read now, for [`LiveDocument::file`].
+    pub fn needs_file(&self) -> bool {
+        self.needs_file
+    }
+
+    /// Says whether `nb` waits for the end of a save.
+    pub fn is_saving(&self) -> bool {
+        matches!(self.save, Save::Writing(_))
+    }
+
+    /// Says whether the editor has refused a request, and [`LiveDocument::try_again`] is to be called.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.phase, Phase::Refused)
+    }
+
+    /// Returns the next message for the editor; `None` if there is none until something happens.
+    pub fn poll(&mut self) -> Option<EditorRequest> {
+        let is_held = self.needs_file || self.is_reopening || matches!(self.save, Save::Writing(_));
+        let may_merge = self.requests.is_empty() && !is_held;
+        if may_merge && matches!(self.phase, Phase::Changed) {
+            self.merge();
+        }
+        self.requests.pop_front()
+    }
+
+    /// Returns the texts that only the editor has.
+    pub fn unsaved(&self) -> Vec<UnsavedCell> {
+        let cells = self.editor.cells().iter();
+        let unsaved = cells.filter(|cell| {
+            let before = self.base.cell_by_id(cell.id());
+            let in_file = self.file.document.cell_by_id(cell.id());
+            let differs =
+                |other: Option<&Cell>| other.is_none_or(|it| it.source() != cell.source());
+            differs(before) && differs(in_file)
+        });
+        unsaved
+            .map(|cell| UnsavedCell {
+                id: cell.id().to_owned(),
+                source: cell.source().into_owned(),
+            })
+            .collect()
+    }
+
+    fn changed(&mut self) {
+        match &mut self.phase {
+            Phase::Waiting(batch) => batch.has_changed = true,
+            phase => *phase = Phase::Changed,
+        }
+    }
+
+    fn reopen(&mut self, cells: &[EditorCell], dirty: bool) -> Result<(), DocumentEditError> {
+        self.is_reopening = false;
+        // What was asked for before is not answered any more.
+        self.phase = Phase::Changed;
+        self.requests.clear();
+        self.synced = None;
+        let reference = match dirty {
+            true => &self.editor,
+            false => &self.file.document,
+        };
+        let (editor, names) = with_cells(reference, cells, &self.names)?;
+        if !dirty {
+            self.base = editor.clone();
+            self.texts.clear();
+            self.chosen.clear();
+            self.unknown.clear();
+        }
+        (self.editor, self.names) = (editor, names);
+        Ok(())
+    }
+
+    fn text(&mut self, name: &str, source: String) -> bool {
+        let Some(id) = self.names.id(name).map(str::to_owned) else {
+            return false;
+        };
+        if let Save::Writing(changed) = &mut self.save {
+            changed.insert(id.clone());
+        }
+        self.put(&id, source);
+        self.changed();
+        true
+    }
+
+    /// Records the text that a cell has in the editor.
+    fn put(&mut self, id: &str, source: String) {
+        let Some(at) = self.editor.position_by_id(id) else {
+            return;
+        };
+        if self.editor.set_source(at, &source).is_ok() {
+            self.remember_text(id, source);
+        }
+    }
+
+    fn remember_text(&mut self, id: &str, source: String) {
+        let texts = self.texts.entry(id.to_owned()).or_default();
+        texts.push_back(source);
+        if texts.len() > MOST_TEXTS {
+            texts.pop_front();
+        }
+    }
+
+    fn cells(&mut self, order: &[String], new: &[EditorCell]) -> bool {
+        let is_known = |name: &String| {
+            self.names.id(name).is_some() || new.iter().any(|cell| cell.cell == *name)
+        };
+        if !order.iter().all(is_known) {
+            return false;
+        }
+        let removed: Vec<_> = (self.editor.cells().iter().map(Cell::id))
+            .filter(|id| {
+                self.names
+                    .name(id)
+                    .is_none_or(|name| !order.iter().any(|it| it == name))
+            })
+            .map(str::to_owned)
+            .collect();
+        for id in removed {
+            if let Some(at) = self.editor.position_by_id(&id)
+                && self.editor.remove(at).is_ok()
+            {
+                self.names.remove(&id);
+            }
+        }
+        for (cell, id) in new
+            .iter()
+            .filter_map(|cell| Some((cell, cell.id.as_ref()?)))
+        {
+            if let Some(now) = self.names.id(&cell.cell).map(str::to_owned)
+                && self.names.is_chosen(&now)
+                && self.editor.cell_by_id(id).is_none()
+            {
+                reached("a nameless cell gets its id");
+                self.rename(&now, id);
+            }
+        }
+        for (place, name) in order.iter().enumerate() {
+            let at = self
+                .names
+                .id(name)
+                .and_then(|id| self.editor.position_by_id(id));
+            let done = match (at, new.iter().find(|cell| cell.cell == *name)) {
+                (Some(at), _) => self.editor.move_cell(at, place).map(drop),
+                (None, Some(cell)) => {
+                    let others = &self.file.document;
+                    let inserted = insert(&mut self.editor, &mut self.names, place, cell, others);
+                    if let Some(id) = self.names.id(name) {
+                        let texts = self.texts.entry(id.to_owned()).or_default();
+                        texts.push_back(cell.source.clone());
+                    }
+                    inserted
+                }
+                (None, None) => return false,
+            };
+            if done.is_err() {
+                return false;
+            }
+        }
+        self.changed();
+        true
+    }
+
+    fn saving(&mut self) -> bool {
+        self.save = Save::Asked;
+        self.needs_file = true;
+        self.synced = None;
+        self.try_again();
+        self.changed();
+        true
+    }
+
+    /// Gives the base the cells that the editor has saved, in their order. Their texts are recognised in the file where
+    /// it is not known which text was saved.
+    fn saved(&mut self, order: &[String]) -> bool {
+        let ids: Option<Vec<_>> = order.iter().map(|name| self.names.id(name)).collect();
+        let Some(ids) = ids else {
+            return false;
+        };
+        let save = std::mem::replace(&mut self.save, Save::None);
+        self.needs_file = true;
+        let bases = match &mut self.phase {
+            Phase::Waiting(batch) => vec![&mut self.base, &mut batch.base],
+            _ => vec![&mut self.base],
+        };
+        let is_known = |id: &str| matches!(&save, Save::Writing(changed) if !changed.contains(id));
+        for base in bases {
+            for at in (0..base.cells().len()).rev() {
+                if base
+                    .cells()
+                    .get(at)
+                    .is_some_and(|cell| !ids.contains(&cell.id()))
+                {
+                    let _ = base.remove(at);
+                }
+            }
+            for (place, id) in ids.iter().enumerate() {
+                let _ = match (base.position_by_id(id), self.editor.cell_by_id(id)) {
+                    (Some(at), Some(cell)) if is_known(id) => base
+                        .move_cell(at, place)
+                        .and_then(|_| base.set_source(place, &cell.source()))
+                        .map(drop),
+                    (Some(at), _) => base.move_cell(at, place).map(drop),
+                    (None, Some(cell)) => base.insert(place, &new_cell(cell, id)).map(drop),
+                    (None, None) => Ok(()),
+                };
+            }
+        }
+        self.changed();
+        true
+    }
+
+    fn applied(&mut self, seq: u64) -> bool {
+        let Phase::Waiting(batch) = &mut self.phase else {
+            return true;
+        };
+        let Some(change) = batch.open.remove(&seq) else {
+            return true;
+        };
+        apply(&mut self.editor, &change);
+        match &change {
+            Change::Set { id, source, .. } => self.remember_text(id, source.clone()),
+            Change::Insert { new, .. } => self.names.insert(&new.id, &new.id),
+            Change::Remove { id } => self.names.remove(id),
+            Change::Order(_) => {}
+        }
+        // Of a set the base gets the text that the file had, not what became of it in the merge.
+        let change = match change {
+            Change::Set { id, in_base, .. } => Change::Set {
+                id,
+                source: in_base.clone(),
+                in_base,
+            },
+            other => other,
+        };
+        apply(&mut self.base, &change);
+        self.end_batch();
+        true
+    }
+
+    fn refused(&mut self, seq: u64, source: Option<String>) -> bool {
+        let Phase::Waiting(batch) = &mut self.phase else {
+            return true;
+        };
+        let Some(change) = batch.open.remove(&seq) else {
+            return true;
+        };
+        batch.was_refused = true;
+        if let (Change::Set { id, .. } | Change::Remove { id }, Some(source)) = (change, source)
+            && self
+                .editor
+                .cell_by_id(&id)
+                .is_some_and(|cell| cell.source() != source)
+        {
+            batch.has_changed = true;
+            self.put(&id, source);
+        }
+        self.end_batch();
+        true
+    }
+
+    /// Ends the exchange once the editor has answered all requests.
+    fn end_batch(&mut self) {
+        let Phase::Waiting(batch) = &mut self.phase else {
+            return;
+        };
+        if !batch.open.is_empty() {
+            return;
+        }
+        let (was_refused, has_changed) = (batch.was_refused, batch.has_changed);
+        let (base, stamp) = (batch.base.clone(), batch.stamp.clone());
+        self.phase = match (was_refused, has_changed) {
+            (true, false) => Phase::Refused,
+            (_, true) => Phase::Changed,
+            (false, false) => Phase::Settled,
+        };
+        if !was_refused {
+            self.rebase(base, stamp);
+            // The editor may have saved in between.
+            self.take_own_saves();
+        }
+    }
+
+    /// Makes the version of the file that the editor now has the base.
+    fn rebase(&mut self, base: Document, stamp: String) {
+        self.base = base;
+        let bases = &self.base;
+        let editor = &self.editor;
+        self.texts.retain(|id, texts| {
+            let now = editor.cell_by_id(id).map(Cell::source);
+            // A save that is under way may have any text since the one that the file has now.
+            let in_file = bases.cell_by_id(id).map(Cell::source);
+            if let Some(at) = texts.iter().rposition(|it| in_file.as_deref() == Some(it)) {
+                texts.drain(..at);
+            }
+            now.is_some()
+        });
+        self.chosen.clear();
+        let conflicts = &self.conflicts;
+        self.unknown.retain(|id| conflicts.contains_key(id));
+        if self.conflicts.is_empty() && self.synced.as_ref() != Some(&stamp) {
+            self.synced = Some(stamp.clone());
+            if self.save == Save::Asked {
+                self.save = Save::Writing(HashSet::new());
+            }
+            self.requests.push_back(EditorRequest::Synced { stamp });
+        }
+    }
+
+    /// Recognises what the editor itself has saved: it is not a change by others.
+    fn take_own_saves(&mut self) {
+        self.name_saved_cells();
+        for cell in self.file.document.cells() {
+            let source = cell.source();
+            let is_own = self
+                .texts
+                .get(cell.id())
+                .is_some_and(|it| it.iter().any(|it| *it == source));
+            match self.base.position_by_id(cell.id()) {
+                Some(at) if is_own => {
+                    reached("an own save");
+                    let _ = self.base.set_source(at, &source);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives cells that the editor has saved the ids that they got in the file, if the editor knows none.
+    fn name_saved_cells(&mut self) {
+        let file = &self.file.document;
+        let nameless: Vec<String> = (self.editor.cells().iter().map(Cell::id))
+            .filter(|id| self.names.is_chosen(id) && file.cell_by_id(id).is_none())
+            .map(str::to_owned)
+            .collect();
+        if nameless.is_empty() {
+            return;
+        }
+        let is_new = |cell: &&Cell| {
+            self.base.cell_by_id(cell.id()).is_none() && self.editor.cell_by_id(cell.id()).is_none()
+        };
+        let mut new: Vec<_> = file.cells().iter().filter(is_new).collect();
+        let mut renamed: Vec<(String, Cell)> = Vec::new();
+        for id in nameless {
+            let Some(mine) = self.editor.cell_by_id(&id) else {
+                continue;
+            };
+            let had = self.texts.get(&id);
+            let is_it = |cell: &&Cell| {
+                let source = cell.source();
+                cell.cell_type() == mine.cell_type()
+                    && (mine.source() == source
+                        || had.is_some_and(|it| it.iter().any(|it| *it == source)))
+            };
+            if let Some(at) = new.iter().position(is_it) {
+                renamed.push((id, new.remove(at).clone()));
+            }
+        }
+        for (id, cell) in renamed {
+            reached("a nameless cell gets its id");
+            self.rename(&id, cell.id());
+            // The editor has saved it: from now on both have it.
+            if self.base.cell_by_id(cell.id()).is_none() {
+                let _ = self
+                    .base
+                    .insert(self.base.cells().len(), &new_cell(&cell, cell.id()));
+            }
+        }
+    }
+
+    /// Gives a cell another id in all that is known of it.
+    fn rename(&mut self, id: &str, new_id: &str) {
+        for document in [&mut self.editor, &mut self.base] {
+            if let Some(at) = document.position_by_id(id)
+                && let Some(cell) = document.cells().get(at)
+            {
+                let new = new_cell(cell, new_id);
+                let _ = document.remove(at);
+                let _ = document.insert(at, &new);
+            }
+        }
+        self.names.rename(id, new_id);
+        let new = || new_id.to_owned();
+        if let Some(texts) = self.texts.remove(id) {
+            self.texts.insert(new(), texts);
+        }
+        if let Some(conflict) = self.conflicts.remove(id) {
+            self.conflicts.insert(new(), conflict);
+        }
+        if let Some(choice) = self.chosen.remove(id) {
+            self.chosen.insert(new(), choice);
+        }
+        if self.unknown.remove(id) {
+            self.unknown.insert(new());
+        }
+    }
+
+    fn choose(&mut self, name: &str, keep: Keep, seen: &str) -> bool {
+        let Some(id) = self.names.id(name).map(str::to_owned) else {
+            return false;
+        };
+        let Some(shown) = self.conflicts.get(&id).filter(|it| it.theirs == seen) else {
+            return true;
+        };
+        let (mine, theirs) = (&shown.mine, &shown.theirs);
+        let result = match keep {
+            Keep::Mine => mine.clone(),
+            Keep::Theirs => theirs.clone(),
+            Keep::Both => {
+                reached("both are kept");
+                unite_texts(mine, theirs)
+            }
+        };
+        let choice = Choice {
+            mine: mine.clone(),
+            result,
+            base: shown.base.clone().unwrap_or_default(),
+        };
+        let theirs = theirs.clone();
+        match (
+            self.base.position_by_id(&id),
+            self.file.document.cell_by_id(&id),
+        ) {
+            (Some(at), _) => drop(self.base.set_source(at, &theirs)),
+            (None, Some(cell)) => {
+                let new = NewCell {
+                    source: theirs,
+                    ..new_cell(cell, &id)
+                };
+                let _ = self.base.insert(self.base.cells().len(), &new);
+            }
+            (None, None) => return true,
+        }
+        self.chosen.insert(id, choice);
+        self.changed();
+        true
+    }
+
+    /// Merges the three versions, and queues what the editor is to do.
+    fn merge(&mut self) {
+        self.drop_outdated_choices();
+        let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
+        let mut target = merged.document;
+        for (id, choice) in &self.chosen {
+            if let Some(at) = target.position_by_id(id) {
+                let _ = target.set_source(at, &choice.result);
+            }
+        }
+        let texts = merged
+            .conflicts
+            .into_iter()
+            .filter(|it| it.field == "source");
+        let conflicts: Vec<_> = texts.filter(|it| it.cell.is_some()).collect();
+        let base = self.next_base(&conflicts);
+        let stamp = self.file.stamp.clone();
+        if self.can_change {
+            self.show(conflicts);
+        }
+        let open = match self.can_change {
+            true => self.ask(&target, &base),
+            false => BTreeMap::new(),
+        };
+        if open.is_empty() {
+            let has_all = self.can_change || self.has_same_cells();
+            self.phase = Phase::Settled;
+            if has_all {
+                self.rebase(base, stamp);
+            }
+            return;
+        }
+        self.phase = Phase::Waiting(Box::new(Batch {
+            open,
+            base,
+            stamp,
+            was_refused: false,
+            has_changed: false,
+        }));
+    }
+
+    /// Says whether an editor that gets no requests has the cells of the file.
+    fn has_same_cells(&self) -> bool {
+        let (file, editor) = (self.file.document.cells(), self.editor.cells());
+        let same =
+            |(one, other): (&Cell, &Cell)| one.id() == other.id() && one.source() == other.source();
+        file.len() == editor.len() && file.iter().zip(editor).all(same)
+    }
+
+    /// Forgets choices between texts of which one has changed since: the conflict stands again.
+    fn drop_outdated_choices(&mut self) {
+        let (editor, file) = (&self.editor, &self.file.document);
+        let base = &mut self.base;
+        self.chosen.retain(|id, choice| {
+            let has = |document: &Document, text: &str| {
+                document
+                    .cell_by_id(id)
+                    .is_some_and(|cell| cell.source() == text)
+            };
+            let at = base.position_by_id(id);
+            let theirs = at.and_then(|at| Some(base.cells().get(at)?.source().into_owned()));
+            let holds = (has(editor, &choice.mine) || has(editor, &choice.result))
+                && theirs.is_some_and(|theirs| has(file, &theirs));
+            if !holds && let Some(at) = at {
+                reached("a choice is outdated");
+                let _ = base.set_source(at, &choice.base);
+            }
+            holds
+        });
+    }
+
+    /// Returns what becomes the base once the editor has the file's changes.
+    fn next_base(&mut self, conflicts: &[Conflict]) -> Document {
+        let mut next = self.file.document.clone();
+        for id in conflicts.iter().filter_map(|it| it.cell.as_deref()) {
+            let before = self
+                .base
+                .cell_by_id(id)
+                .map(|cell| cell.source().into_owned());
+            if before.is_none() {
+                self.unknown.insert(id.to_owned());
+            }
+            if let Some(at) = next.position_by_id(id) {
+                let _ = next.set_source(at, &before.unwrap_or_default());
+            }
+        }
+        next
+    }
+
+    /// Queues messages about conflicts that are new, that have changed, or that are over.
+    fn show(&mut self, conflicts: Vec<Conflict>) {
+        let mut now = BTreeMap::new();
+        for conflict in conflicts {
+            let Some(id) = conflict.cell else {
+                continue;
+            };
+            let shown = ShownConflict {
+                base: conflict.base.filter(|_| !self.unknown.contains(&id)),
+                // The merge takes the file for its writer.
+                mine: conflict.theirs.unwrap_or_default(),
+                theirs: conflict.yours.unwrap_or_default(),
+            };
+            now.insert(id, shown);
+        }
+        for id in self.conflicts.keys().filter(|id| !now.contains_key(*id)) {
+            if let Some(name) = self.names.name(id) {
+                let cell = name.to_owned();
+                self.requests.push_back(EditorRequest::Settled { cell });
+            }
+        }
+        for (id, shown) in &now {
+            if let Some(name) = self.names.name(id)
+                && self.conflicts.get(id) != Some(shown)
+            {
+                self.requests.push_back(EditorRequest::Conflict {
+                    cell: name.to_owned(),
+                    by: self.file.by.clone(),
+                    base: shown.base.clone(),
+                    mine: shown.mine.clone(),
+                    theirs: shown.theirs.clone(),
+                });
+            }
+        }
+        self.conflicts = now;
+    }
+
+    /// Queues the requests that make the editor's notebook the target; returns them by number.
+    fn ask(&mut self, target: &Document, base: &Document) -> BTreeMap<u64, Change> {
+        let mut open = BTreeMap::new();
+        let by = self.file.by.clone();
+        let name_of = |names: &CellNames, id: &str| names.name(id).unwrap_or(id).to_owned();
+        let mut order: Vec<String> = Vec::new();
+        for cell in self.editor.cells() {
+            let stays = target
+                .cell_by_id(cell.id())
+                .filter(|it| it.cell_type() == cell.cell_type());
+            if stays.is_some() {
+                order.push(cell.id().to_owned());
+                continue;
+            }
+            self.seq += 1;
+            self.requests.push_back(EditorRequest::Remove {
+                seq: self.seq,
+                cell: name_of(&self.names, cell.id()),
+                was: cell.source().into_owned(),
+                by: by.clone(),
+            });
+            let id = cell.id().to_owned();
+            open.insert(self.seq, Change::Remove { id });
+        }
+        let mut before: Option<String> = None;
+        for cell in target.cells() {
+            let id = cell.id().to_owned();
+            if !order.contains(&id) {
+                self.seq += 1;
+                self.requests.push_back(EditorRequest::Insert {
+                    seq: self.seq,
+                    after: before.as_deref().map(|id| name_of(&self.names, id)),
+                    new: EditorCell {
+                        cell: id.clone(),
+                        id: Some(id.clone()),
+                        cell_type: cell.cell_type(),
+                        source: cell.source().into_owned(),
+                    },
+                    by: by.clone(),
+                });
+                let at = before
+                    .as_ref()
+                    .and_then(|it| order.iter().position(|id| id == it));
+                order.insert(at.map_or(0, |at| at + 1), id.clone());
+                let after = before.clone();
+                let new = new_cell(cell, cell.id());
+                open.insert(self.seq, Change::Insert { after, new });
+            }
+            before = Some(id);
+        }
+        let wanted: Vec<_> = target
+            .cells()
+            .iter()
+            .map(|cell| cell.id().to_owned())
+            .collect();
+        if order != wanted {
+            self.seq += 1;
+            self.requests.push_back(EditorRequest::Order {
+                seq: self.seq,
+                order: wanted.iter().map(|id| name_of(&self.names, id)).collect(),
+                by: by.clone(),
+            });
+            open.insert(self.seq, Change::Order(wanted));
+        }
+        for cell in target.cells() {
+            let Some(now) = self.editor.cell_by_id(cell.id()) else {
+                continue;
+            };
+            if now.source() == cell.source() || now.cell_type() != cell.cell_type() {
+                continue;
+            }
+            self.seq += 1;
+            self.requests.push_back(EditorRequest::Set {
+                seq: self.seq,
+                cell: name_of(&self.names, cell.id()),
+                was: now.source().into_owned(),
+                source: cell.source().into_owned(),
+                by: by.clone(),
+            });
+            let in_base = base
+                .cell_by_id(cell.id())
+                .map(|it| it.source().into_owned());
+            open.insert(
+                self.seq,
+                Change::Set {
+                    id: cell.id().to_owned(),
+                    source: cell.source().into_owned(),
+                    in_base: in_base.unwrap_or_default(),
+                },
+            );
+        }
+        open
+    }
+}
+
+/// Returns a copy of a cell, without outputs, that can be inserted.
+fn new_cell(cell: &Cell, id: &str) -> NewCell {
+    NewCell {
+        id: id.to_owned(),
+        cell_type: cell.cell_type(),
+        source: cell.source().into_owned(),
+        metadata: cell.metadata(&[]),
+    }
+}
+
+/// Makes a change in one of the versions.
+fn apply(document: &mut Document, change: &Change) {
+    let at = |document: &Document, id: &str| document.position_by_id(id);
+    match change {
+        Change::Set { id, source, .. } => {
+            if let Some(at) = at(document, id) {
+                let _ = document.set_source(at, source);
+            }
+        }
+        Change::Insert { after, new } => {
+            let before = after.as_ref().and_then(|id| at(document, id));
+            let _ = document.insert(before.map_or(0, |at| at + 1), new);
+        }
+        Change::Remove { id } => {
+            if let Some(at) = at(document, id) {
+                let _ = document.remove(at);
+            }
+        }
+        Change::Order(order) => {
+            for (place, id) in in_order(document, order).iter().enumerate() {
+                if let Some(at) = at(document, id) {
+                    let _ = document.move_cell(at, place);
+                }
+            }
+        }
+    }
+}
+
+/// Records for the tests that a branch was reached.
+#[cfg(not(test))]
+fn reached(_branch: &'static str) {}
+
+/// Returns the ids of a notebook's cells in the order of a list; a cell that the list does not name stays behind the
+/// cell that it follows.
+pub(super) fn in_order(document: &Document, order: &[String]) -> Vec<String> {
+    let mut sorted: Vec<String> = Vec::new();
+    for id in order.iter().filter(|id| document.cell_by_id(id).is_some()) {
+        sorted.push(id.clone());
+    }
+    let mut before: Option<&str> = None;
+    for cell in document.cells() {
+        if !order.iter().any(|id| id == cell.id()) {
+            let at = before.and_then(|before| sorted.iter().position(|id| id == before));
+            sorted.insert(at.map_or(0, |at| at + 1), cell.id().to_owned());
+        }
+        before = Some(cell.id());
+    }
+    sorted
+}

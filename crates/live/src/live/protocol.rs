@@ -1,0 +1,173 @@
+//! The messages between an editor and `nb`: one JSON object a line.
+//!
+//! An editor is any program that has a notebook open in its own memory. Cells are called by names that are unique in
+//! their document: the editor's own for the cells that it opens or makes, `nb`'s for those that `nb` inserts. Texts have
+//! `\n` at the ends of lines. Fields that a reader does not know are passed over.
+
+use nb_notebook::notebook::CellType;
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol.
+pub const PROTOCOL: u32 = 1;
+
+/// A cell as an editor has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditorCell {
+    /// The cell's name in this protocol.
+    pub cell: String,
+    /// The cell's id in the file, if the editor knows one. Two cells of an editor may have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The type.
+    pub cell_type: CellType,
+    /// The text.
+    pub source: String,
+}
+
+/// What an editor reports about one document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EditorEvent {
+    /// The document's cells: when it is opened, when the editor has loaded the file anew, and after
+    /// [`EditorRequest::Reopen`].
+    Open {
+        /// The cells in their order.
+        cells: Vec<EditorCell>,
+        /// Whether the document has changes that are not saved.
+        dirty: bool,
+    },
+    /// The person changed a cell's text.
+    Text {
+        /// The cell.
+        cell: String,
+        /// The whole text.
+        source: String,
+    },
+    /// The person inserted, removed or moved cells.
+    Cells {
+        /// The names of all cells in their order.
+        order: Vec<String>,
+        /// The cells that were not there before, and those whose id the editor knows only now. A cell that is saved with
+        /// an id has it here before.
+        #[serde(default)]
+        new: Vec<EditorCell>,
+    },
+    /// The editor is about to save, and waits for [`EditorRequest::Synced`]. From then until `saved` it reports each
+    /// change of a text at once, and `nb` asks for nothing.
+    Saving,
+    /// The editor has saved the document.
+    Saved {
+        /// The names of the saved cells in their order.
+        order: Vec<String>,
+    },
+    /// The editor did what a request asked for. It is sent before any later `text` or `cells`.
+    Applied {
+        /// The number of the request.
+        seq: u64,
+    },
+    /// The editor did not do it: the cell has another text than the request replaces, or the person types just now.
+    Refused {
+        /// The number of the request.
+        seq: u64,
+        /// The text that the cell has.
+        #[serde(default)]
+        source: Option<String>,
+    },
+    /// The person chose between two texts of a cell in conflict.
+    Choose {
+        /// The cell.
+        cell: String,
+        /// Which text the cell keeps.
+        keep: Keep,
+        /// The file's text that the person has seen. If it is another one by now, the conflict stands.
+        theirs: String,
+    },
+}
+
+/// Which text a cell in conflict keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// The person's.
+    Mine,
+    /// The file's.
+    Theirs,
+    /// The person's, and then the file's.
+    Both,
+}
+
+/// What `nb` asks an editor to do with a document, or tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EditorRequest {
+    /// Replace a cell's text, if it is `was`.
+    Set {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cell.
+        cell: String,
+        /// The text that is replaced.
+        was: String,
+        /// The new text.
+        source: String,
+        /// Who wrote it.
+        by: String,
+    },
+    /// Insert a cell, unless one has its name.
+    Insert {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cell before it; none is the document's beginning.
+        after: Option<String>,
+        /// The new cell; its name is its id.
+        #[serde(flatten)]
+        new: EditorCell,
+        /// Who wrote it.
+        by: String,
+    },
+    /// Remove a cell, if its text is `was`.
+    Remove {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cell.
+        cell: String,
+        /// The text that is removed.
+        was: String,
+        /// Who removed it.
+        by: String,
+    },
+    /// Give the cells another order. Cells that the list does not name stay behind the cell that they follow.
+    Order {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cells in their new order.
+        order: Vec<String>,
+        /// Who moved them.
+        by: String,
+    },
+    /// Show that a cell has two texts. It stands until [`EditorRequest::Settled`].
+    Conflict {
+        /// The cell.
+        cell: String,
+        /// Who wrote the other text.
+        by: String,
+        /// The text before both changes; none if it is not known.
+        base: Option<String>,
+        /// The text in the editor.
+        mine: String,
+        /// The text in the file.
+        theirs: String,
+    },
+    /// Take away what shows a conflict.
+    Settled {
+        /// The cell.
+        cell: String,
+    },
+    /// The document contains all that the file with this stamp has: a save over it loses nothing.
+    Synced {
+        /// The file's stamp.
+        stamp: String,
+    },
+    /// Report all cells once more: a message named a cell that `nb` does not know.
+    Reopen,
+}

@@ -1,0 +1,208 @@
+//! Single cases: what a front end sees.
+
+use super::world::{cells_of, notebook, version};
+use crate::live::LiveDocument;
+use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+use crate::notebook::{CellType, Document};
+
+fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
+    std::iter::from_fn(|| live.poll()).collect()
+}
+
+/// Opens a notebook in an editor without changes.
+fn opened(file: &Document) -> LiveDocument {
+    let mut live = LiveDocument::open(&cells_of(file, "e"), false, version(file, 0), true).unwrap();
+    assert_eq!(requests(&mut live), [synced("0")]);
+    live
+}
+
+fn synced(stamp: &str) -> EditorRequest {
+    EditorRequest::Synced {
+        stamp: stamp.to_owned(),
+    }
+}
+
+fn typed(live: &mut LiveDocument, cell: &str, source: &str) {
+    live.event(EditorEvent::Text {
+        cell: cell.to_owned(),
+        source: source.to_owned(),
+    });
+}
+
+fn with_text(file: &Document, at: usize, source: &str) -> Document {
+    let mut file = file.clone();
+    file.set_source(at, source).unwrap();
+    file
+}
+
+#[test]
+fn what_others_write_becomes_one_set_of_that_cell() {
+    let file = notebook(&["a\nb", "c"]);
+    let mut live = opened(&file);
+    live.file(version(&with_text(&file, 0, "a\nb\nagent"), 1));
+    let set = EditorRequest::Set {
+        seq: 1,
+        cell: "e-c0".to_owned(),
+        was: "a\nb".to_owned(),
+        source: "a\nb\nagent".to_owned(),
+        by: "claude".to_owned(),
+    };
+    assert_eq!(requests(&mut live), [set]);
+    live.event(EditorEvent::Applied { seq: 1 });
+    assert_eq!(requests(&mut live), [synced("1")]);
+    assert_eq!(live.unsaved(), []);
+}
+
+#[test]
+fn a_refused_set_is_merged_with_what_the_person_typed() {
+    let file = notebook(&["a\nb\nc"]);
+    let mut live = opened(&file);
+    live.file(version(&with_text(&file, 0, "a\nb\nc\nagent"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.event(EditorEvent::Refused {
+        seq: 1,
+        source: Some("person\na\nb\nc".to_owned()),
+    });
+    let sent = requests(&mut live);
+    let [EditorRequest::Set { was, source, .. }] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(
+        (&**was, &**source),
+        ("person\na\nb\nc", "person\na\nb\nc\nagent")
+    );
+    let [unsaved] = &live.unsaved()[..] else {
+        panic!("{:?}", live.unsaved());
+    };
+    assert_eq!((&*unsaved.id, &*unsaved.source), ("c0", "person\na\nb\nc"));
+}
+
+#[test]
+fn a_conflict_stands_until_the_person_chooses() {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    let conflict = EditorRequest::Conflict {
+        cell: "e-c0".to_owned(),
+        by: "claude".to_owned(),
+        base: Some("x = 1".to_owned()),
+        mine: "x = 2".to_owned(),
+        theirs: "x = 3".to_owned(),
+    };
+    assert_eq!(requests(&mut live), [conflict]);
+    // Another notice of the same file does not settle it, and does not show it again.
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    assert_eq!(requests(&mut live), []);
+    let choose = |keep, theirs: &str| EditorEvent::Choose {
+        cell: "e-c0".to_owned(),
+        keep,
+        theirs: theirs.to_owned(),
+    };
+    live.event(choose(Keep::Theirs, "x = 0"));
+    assert_eq!(
+        requests(&mut live),
+        [],
+        "the person chose against another text"
+    );
+    live.event(choose(Keep::Both, "x = 3"));
+    let sent = requests(&mut live);
+    let [
+        EditorRequest::Settled { .. },
+        EditorRequest::Set { source, seq, .. },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(source, "x = 2\nx = 3");
+    live.event(EditorEvent::Applied { seq: *seq });
+    assert_eq!(requests(&mut live), [synced("1")]);
+}
+
+#[test]
+fn an_editor_s_own_save_is_no_change_by_others() {
+    let file = notebook(&["a"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "ab");
+    live.event(EditorEvent::Saving);
+    assert!(live.needs_file());
+    live.file(version(&file, 0));
+    assert_eq!(requests(&mut live), [synced("0")]);
+    assert!(live.is_saving());
+    // Which of the texts is saved is not known.
+    typed(&mut live, "e-c0", "abc");
+    typed(&mut live, "e-c0", "abcd");
+    live.event(EditorEvent::Saved {
+        order: vec!["e-c0".to_owned()],
+    });
+    live.file(version(&with_text(&file, 0, "abc"), 1));
+    assert_eq!(requests(&mut live), [synced("1")]);
+    let [unsaved] = &live.unsaved()[..] else {
+        panic!("{:?}", live.unsaved());
+    };
+    assert_eq!(unsaved.source, "abcd");
+}
+
+#[test]
+fn nothing_is_asked_between_the_answer_to_saving_and_saved() {
+    let file = notebook(&["a", "b"]);
+    let mut live = opened(&file);
+    live.event(EditorEvent::Saving);
+    live.file(version(&file, 0));
+    assert_eq!(requests(&mut live), [synced("0")]);
+    live.file(version(&with_text(&file, 1, "agent"), 1));
+    assert_eq!(requests(&mut live), []);
+    live.give_up_save();
+    assert_eq!(requests(&mut live).len(), 1);
+}
+
+#[test]
+fn the_unsaved_text_of_a_tab_that_was_restored_is_a_conflict() {
+    let file = notebook(&["x = 1", "y = 1"]);
+    let mut cells = cells_of(&file, "e");
+    cells[0].source = "x = 2".to_owned();
+    let mut live = LiveDocument::open(&cells, true, version(&file, 0), true).unwrap();
+    let sent = requests(&mut live);
+    let [
+        EditorRequest::Conflict {
+            base, mine, theirs, ..
+        },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((base, &**mine, &**theirs), (&None, "x = 2", "x = 1"));
+}
+
+#[test]
+fn cells_without_ids_are_found_by_text_and_place() {
+    let old = r#"{"cells":[{"cell_type":"code","source":"a","outputs":[],"execution_count":null,"metadata":{}},{"cell_type":"code","source":"b","outputs":[],"execution_count":null,"metadata":{}}],"metadata":{},"nbformat":4,"nbformat_minor":4}"#;
+    let file = Document::parse(old).unwrap();
+    let cell = |name: &str, source: &str| EditorCell {
+        cell: name.to_owned(),
+        id: None,
+        cell_type: CellType::Code,
+        source: source.to_owned(),
+    };
+    let cells = [cell("1", "a"), cell("2", "b")];
+    let mut live = LiveDocument::open(&cells, false, version(&file, 0), true).unwrap();
+    assert_eq!(requests(&mut live), [synced("0")]);
+    live.file(version(&with_text(&file, 1, "b2"), 1));
+    let sent = requests(&mut live);
+    assert!(
+        matches!(&sent[..], [EditorRequest::Set { cell, .. }] if cell == "2"),
+        "{sent:?}"
+    );
+}
+
+#[test]
+fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
+    let file = notebook(&["a"]);
+    let cells = cells_of(&file, "e");
+    let mut live = LiveDocument::open(&cells, false, version(&file, 0), false).unwrap();
+    typed(&mut live, "e-c0", "typed");
+    live.file(version(&with_text(&file, 0, "agent"), 1));
+    let asks = |it: &EditorRequest| !matches!(it, EditorRequest::Synced { .. });
+    assert!(!requests(&mut live).iter().any(asks));
+    assert_eq!(live.unsaved().len(), 1);
+}

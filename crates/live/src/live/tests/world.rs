@@ -1,0 +1,674 @@
+//! Two editors, others who write the file, and the messages under way between them.
+//!
+//! Each typed line is a word that occurs once, so the reference is a list of words: each must be in the file or in an editor at the
+//! end, once, unless somebody removed its cell or chose against it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::reached;
+use crate::live::document::in_order;
+use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+use crate::live::{FileSnapshot, LiveDocument};
+use crate::notebook::{CellType, Document, NewCell};
+
+/// One step of a world; the numbers choose an editor, a cell, a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Type(u8, u8, u8),
+    Report(u8),
+    NewCell(u8, u8),
+    RemoveCell(u8, u8),
+    MoveCell(u8, u8, u8),
+    ToNb(u8),
+    ToEditor(u8, bool),
+    FileEdit(u8, u8),
+    FileInsert(u8),
+    FileRemove(u8),
+    FileMove(u8, u8),
+    NoticeFile(u8),
+    Save(u8),
+    Overwrite(u8),
+    Choose(u8, u8),
+    TryAgain(u8),
+    RestartNb(u8),
+    Nonsense(u8),
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let n = || any::<u8>();
+    let step = prop_oneof![
+        6 => (n(), n(), n()).prop_map(|(e, c, l)| Step::Type(e, c, l)),
+        4 => n().prop_map(Step::Report),
+        1 => (n(), n()).prop_map(|(e, c)| Step::NewCell(e, c)),
+        1 => (n(), n()).prop_map(|(e, c)| Step::RemoveCell(e, c)),
+        1 => (n(), n(), n()).prop_map(|(e, c, to)| Step::MoveCell(e, c, to)),
+        8 => n().prop_map(Step::ToNb),
+        8 => (n(), proptest::bool::weighted(0.1)).prop_map(|(e, types)| Step::ToEditor(e, types)),
+        5 => (n(), n()).prop_map(|(c, l)| Step::FileEdit(c, l)),
+        1 => n().prop_map(Step::FileInsert),
+        1 => n().prop_map(Step::FileRemove),
+        1 => (n(), n()).prop_map(|(c, to)| Step::FileMove(c, to)),
+        5 => n().prop_map(Step::NoticeFile),
+        3 => n().prop_map(Step::Save),
+        1 => n().prop_map(Step::Overwrite),
+        2 => (n(), n()).prop_map(|(e, k)| Step::Choose(e, k)),
+        2 => n().prop_map(Step::TryAgain),
+        1 => n().prop_map(Step::RestartNb),
+        1 => n().prop_map(Step::Nonsense),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+struct Editor {
+    cells: Vec<EditorCell>,
+    /// The cells whose text `nb` does not know yet.
+    unreported: BTreeSet<String>,
+    live: LiveDocument,
+    to_nb: VecDeque<EditorEvent>,
+    to_editor: VecDeque<EditorRequest>,
+    /// The version of the file that a save may replace.
+    seen: u64,
+    is_dirty: bool,
+    /// The file's text of each cell that is shown as a conflict.
+    conflicts: BTreeMap<String, String>,
+}
+
+pub(super) struct World {
+    file: Document,
+    version: u64,
+    editors: Vec<Editor>,
+    words: u64,
+    /// The words that must be somewhere.
+    kept: BTreeSet<String>,
+}
+
+pub(super) fn notebook(sources: &[&str]) -> Document {
+    let cell = |(at, source): (usize, &&str)| {
+        format!(
+            r#"{{"cell_type":"code","id":"c{at}","source":{source:?},"outputs":[],"execution_count":null,"metadata":{{}}}}"#
+        )
+    };
+    let cells: Vec<_> = sources.iter().enumerate().map(cell).collect();
+    let text = format!(
+        r#"{{"cells":[{}],"metadata":{{}},"nbformat":4,"nbformat_minor":5}}"#,
+        cells.join(",")
+    );
+    Document::parse(text).unwrap()
+}
+
+pub(super) fn cells_of(document: &Document, prefix: &str) -> Vec<EditorCell> {
+    let cells = document.cells().iter();
+    cells
+        .map(|cell| EditorCell {
+            cell: format!("{prefix}-{}", cell.id()),
+            id: Some(cell.id().to_owned()),
+            cell_type: cell.cell_type(),
+            source: cell.source().into_owned(),
+        })
+        .collect()
+}
+
+fn sources(document: &Document) -> Vec<String> {
+    let cells = document.cells().iter();
+    cells.map(|cell| cell.source().into_owned()).collect()
+}
+
+/// Returns the text with a new line in it.
+fn with_line(text: &str, line: u8, word: &str) -> String {
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    let at = usize::from(line) % (lines.len() + 1);
+    lines.insert(at, word);
+    lines.join("\n")
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let file = notebook(&["a0\nb0\nc0", "a1\nb1", "a2"]);
+        let editors = ["p", "q"].map(|prefix| {
+            let cells = cells_of(&file, prefix);
+            let live = LiveDocument::open(&cells, false, version(&file, 0), true).unwrap();
+            Editor {
+                cells,
+                unreported: BTreeSet::new(),
+                live,
+                to_nb: VecDeque::new(),
+                to_editor: VecDeque::new(),
+                seen: 0,
+                is_dirty: false,
+                conflicts: BTreeMap::new(),
+            }
+        });
+        let kept = ["a0", "b0", "c0", "a1", "b1", "a2"].map(str::to_owned);
+        Self {
+            file,
+            version: 0,
+            editors: editors.into(),
+            words: 0,
+            kept: kept.into(),
+        }
+    }
+
+    pub(super) fn run(mut self, steps: &[Step]) {
+        for step in steps {
+            self.step(*step);
+        }
+        self.end();
+    }
+
+    fn word(&mut self) -> String {
+        self.words += 1;
+        let word = format!("w{}", self.words);
+        self.kept.insert(word.clone());
+        word
+    }
+
+    fn forget(&mut self, text: &str) {
+        for word in text.split('\n') {
+            self.kept.remove(word);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let count = self.editors.len();
+        let of = |number: u8| usize::from(number) % count;
+        match step {
+            Step::Type(e, c, line) => {
+                let word = self.word();
+                self.editors[of(e)].type_line(c, line, &word);
+            }
+            Step::Report(e) => self.editors[of(e)].report(),
+            Step::NewCell(e, at) => {
+                let source = self.word();
+                let number = self.words;
+                self.editors[of(e)].new_cell(at, &source, number);
+            }
+            Step::RemoveCell(e, c) => {
+                if let Some(removed) = self.editors[of(e)].remove_cell(c) {
+                    self.forget(&removed.source);
+                    // What others wrote there meanwhile is removed with it.
+                    self.forget_cell(removed.id.as_deref());
+                }
+            }
+            Step::MoveCell(e, c, to) => self.editors[of(e)].move_cell(c, to),
+            Step::ToNb(e) => self.deliver(of(e)),
+            Step::ToEditor(e, types) => self.editors[of(e)].take_request(types),
+            Step::FileEdit(c, line) => {
+                if !self.file.cells().is_empty() {
+                    let at = usize::from(c) % self.file.cells().len();
+                    let word = self.word();
+                    let text = with_line(&self.file.cells()[at].source(), line, &word);
+                    self.file.set_source(at, &text).unwrap();
+                    self.version += 1;
+                }
+            }
+            Step::FileInsert(at) => {
+                let source = self.word();
+                let at = usize::from(at) % (self.file.cells().len() + 1);
+                let new = NewCell {
+                    id: format!("agent-{}", self.words),
+                    cell_type: CellType::Code,
+                    source,
+                    metadata: None,
+                };
+                self.file.insert(at, &new).unwrap();
+                self.version += 1;
+            }
+            Step::FileRemove(c) => {
+                if !self.file.cells().is_empty() {
+                    let at = usize::from(c) % self.file.cells().len();
+                    let id = self.file.cells()[at].id().to_owned();
+                    let text = self.file.cells()[at].source().into_owned();
+                    self.forget(&text);
+                    self.forget_cell(Some(&id));
+                    self.file.remove(at).unwrap();
+                    self.version += 1;
+                }
+            }
+            Step::FileMove(c, to) => {
+                let count = self.file.cells().len();
+                if count > 0 {
+                    let (from, to) = (usize::from(c) % count, usize::from(to) % count);
+                    self.file.move_cell(from, to).unwrap();
+                    self.version += 1;
+                }
+            }
+            Step::NoticeFile(e) => self.notice(of(e)),
+            Step::Save(e) => self.save(of(e), false),
+            Step::Overwrite(e) => self.save(of(e), true),
+            Step::Choose(e, keep) => self.choose(of(e), keep),
+            Step::TryAgain(e) => {
+                let editor = &mut self.editors[of(e)];
+                editor.live.try_again();
+                editor.pump();
+            }
+            Step::RestartNb(e) => self.restart(of(e)),
+            Step::Nonsense(e) => {
+                let to_nb = &mut self.editors[of(e)].to_nb;
+                to_nb.push_back(EditorEvent::Applied { seq: 1_000_000 });
+                to_nb.push_back(EditorEvent::Text {
+                    cell: "none".to_owned(),
+                    source: String::new(),
+                });
+            }
+        }
+    }
+
+    /// The words of a cell that somebody removes may go, wherever it is.
+    fn forget_cell(&mut self, id: Option<&str>) {
+        let Some(id) = id else {
+            return;
+        };
+        let mut texts: Vec<String> = Vec::new();
+        let in_file = self.file.cell_by_id(id);
+        texts.extend(in_file.map(|cell| cell.source().into_owned()));
+        for editor in &self.editors {
+            let cells = editor.cells.iter();
+            texts.extend(
+                cells
+                    .filter(|it| it.id.as_deref() == Some(id))
+                    .map(|it| it.source.clone()),
+            );
+        }
+        for text in texts {
+            self.forget(&text);
+        }
+    }
+
+    fn notice(&mut self, editor: usize) {
+        let file = version(&self.file, self.version);
+        let editor = &mut self.editors[editor];
+        editor.live.file(file);
+        editor.pump();
+    }
+
+    fn deliver(&mut self, editor: usize) {
+        let editor = &mut self.editors[editor];
+        if let Some(event) = editor.to_nb.pop_front() {
+            editor.live.event(event);
+            editor.pump();
+        }
+    }
+
+    /// Saves an editor's cells: if the file is the one that the editor has, or over whatever there is.
+    fn save(&mut self, editor: usize, overwrites: bool) {
+        self.editors[editor].report();
+        self.editors[editor].give_ids();
+        self.editors[editor].to_nb.push_back(EditorEvent::Saving);
+        let mut rounds = 0;
+        while !self.editors[editor].to_nb.is_empty() {
+            rounds += 1;
+            assert!(rounds < 200, "the save does not come to an end");
+            self.deliver(editor);
+            self.notice(editor);
+            while !self.editors[editor].to_editor.is_empty() {
+                self.editors[editor].take_request(false);
+            }
+        }
+        let editor = &mut self.editors[editor];
+        if editor.seen != self.version && !overwrites {
+            editor.live.give_up_save();
+            return;
+        }
+        let mut lost: Vec<String> = sources(&self.file);
+        let mut saved = notebook(&[]);
+        for (at, cell) in editor.cells.iter().enumerate() {
+            let new = NewCell {
+                id: cell.id.clone().unwrap(),
+                cell_type: cell.cell_type,
+                source: cell.source.clone(),
+                metadata: None,
+            };
+            saved.insert(at, &new).unwrap();
+        }
+        let kept: BTreeSet<String> = sources(&saved).iter().flat_map(|it| words(it)).collect();
+        self.file = saved;
+        self.version += 1;
+        editor.seen = self.version;
+        editor.is_dirty = false;
+        let order = editor.cells.iter().map(|it| it.cell.clone()).collect();
+        editor.to_nb.push_back(EditorEvent::Saved { order });
+        if overwrites {
+            for text in &mut lost {
+                for word in words(text).filter(|it| !kept.contains(it)) {
+                    self.kept.remove(&word);
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, editor: usize, keep: u8) {
+        let editor = &mut self.editors[editor];
+        let Some((cell, theirs)) = editor.conflicts.iter().next() else {
+            return;
+        };
+        let (cell, theirs) = (cell.clone(), theirs.clone());
+        let mine = editor
+            .cells
+            .iter()
+            .find(|it| it.cell == cell)
+            .map(|it| it.source.clone());
+        let mine = mine.unwrap_or_default();
+        let keep = [Keep::Mine, Keep::Theirs, Keep::Both][usize::from(keep) % 3];
+        let of = |text: &str| -> BTreeSet<String> { words(text).collect() };
+        let lost: Vec<_> = match keep {
+            Keep::Mine => of(&theirs).difference(&of(&mine)).cloned().collect(),
+            Keep::Theirs => of(&mine).difference(&of(&theirs)).cloned().collect(),
+            Keep::Both => Vec::new(),
+        };
+        editor.report();
+        editor
+            .to_nb
+            .push_back(EditorEvent::Choose { cell, keep, theirs });
+        for word in lost {
+            self.kept.remove(&word);
+        }
+    }
+
+    /// Starts `nb` again for an editor: all messages under way are lost.
+    fn restart(&mut self, editor: usize) {
+        let file = version(&self.file, self.version);
+        let editor = &mut self.editors[editor];
+        editor.to_nb.clear();
+        editor.to_editor.clear();
+        editor.unreported.clear();
+        editor.conflicts.clear();
+        // What is unsaved is compared with the file: a tab without changes has what it has seen of the file.
+        let is_dirty = editor.is_dirty;
+        editor.live = LiveDocument::open(&editor.cells, is_dirty, file, true).unwrap();
+        editor.pump();
+    }
+
+    /// Delivers everything, settles all conflicts, saves, and compares.
+    fn end(mut self) {
+        for round in 0..200 {
+            for at in 0..self.editors.len() {
+                self.editors[at].report();
+                self.notice(at);
+                while !self.editors[at].to_nb.is_empty() || !self.editors[at].to_editor.is_empty() {
+                    self.deliver(at);
+                    self.editors[at].take_request(false);
+                }
+                if self.editors[at].live.is_refused() {
+                    self.editors[at].live.try_again();
+                    self.editors[at].pump();
+                    continue;
+                }
+                if !self.editors[at].conflicts.is_empty() {
+                    self.choose(at, 2);
+                    continue;
+                }
+                if self.editors[at].texts() != sources(&self.file) {
+                    self.save(at, false);
+                }
+            }
+            let is_quiet = |editor: &Editor| {
+                editor.to_nb.is_empty()
+                    && editor.to_editor.is_empty()
+                    && editor.conflicts.is_empty()
+                    && editor.texts() == sources(&self.file)
+            };
+            if self.editors.iter().all(is_quiet) {
+                break;
+            }
+            assert!(
+                round < 199,
+                "no rest: file {:?}, editors {:?}",
+                sources(&self.file),
+                self.texts()
+            );
+        }
+        let mut found: HashMap<String, usize> = HashMap::new();
+        for word in sources(&self.file).iter().flat_map(|it| words(it)) {
+            *found.entry(word).or_default() += 1;
+        }
+        for word in &self.kept {
+            assert!(
+                found.contains_key(word),
+                "{word} is lost: {:?}",
+                sources(&self.file)
+            );
+        }
+        for (word, count) in found {
+            assert_eq!(count, 1, "{word} is there twice: {:?}", sources(&self.file));
+        }
+    }
+
+    fn texts(&self) -> Vec<Vec<String>> {
+        self.editors.iter().map(Editor::texts).collect()
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split('\n')
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+}
+
+pub(super) fn version(file: &Document, version: u64) -> FileSnapshot {
+    FileSnapshot {
+        document: file.clone(),
+        stamp: version.to_string(),
+        by: "claude".to_owned(),
+    }
+}
+
+impl Editor {
+    fn texts(&self) -> Vec<String> {
+        self.cells.iter().map(|cell| cell.source.clone()).collect()
+    }
+
+    fn type_line(&mut self, cell: u8, line: u8, word: &str) {
+        if self.cells.is_empty() {
+            self.new_cell(0, word, u64::from(line) + 1_000_000);
+            return;
+        }
+        let at = usize::from(cell) % self.cells.len();
+        let cell = &mut self.cells[at];
+        cell.source = with_line(&cell.source, line, word);
+        self.unreported.insert(cell.cell.clone());
+        self.is_dirty = true;
+    }
+
+    fn report(&mut self) {
+        for cell in &self.cells {
+            if self.unreported.remove(&cell.cell) {
+                self.to_nb.push_back(EditorEvent::Text {
+                    cell: cell.cell.clone(),
+                    source: cell.source.clone(),
+                });
+            }
+        }
+    }
+
+    fn new_cell(&mut self, at: u8, source: &str, number: u64) {
+        self.report();
+        let at = usize::from(at) % (self.cells.len() + 1);
+        let cell = EditorCell {
+            cell: format!("own-{number}-{source}"),
+            // VS Code has no ids for new cells, JupyterLab has.
+            id: (number.is_multiple_of(2)).then(|| format!("own-{number}")),
+            cell_type: CellType::Code,
+            source: source.to_owned(),
+        };
+        self.cells.insert(at, cell.clone());
+        self.is_dirty = true;
+        self.report_cells(vec![cell]);
+    }
+
+    /// Gives new cells an id, as VS Code does it some time after a person has made them.
+    fn give_ids(&mut self) {
+        let mut new = Vec::new();
+        for cell in self.cells.iter_mut().filter(|it| it.id.is_none()) {
+            cell.id = Some(format!("saved-{}", cell.cell));
+            new.push(cell.clone());
+        }
+        if !new.is_empty() {
+            self.report_cells(new);
+        }
+    }
+
+    fn remove_cell(&mut self, cell: u8) -> Option<EditorCell> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        self.report();
+        let at = usize::from(cell) % self.cells.len();
+        let removed = self.cells.remove(at);
+        self.conflicts.remove(&removed.cell);
+        self.is_dirty = true;
+        self.report_cells(Vec::new());
+        Some(removed)
+    }
+
+    fn move_cell(&mut self, cell: u8, to: u8) {
+        if self.cells.is_empty() {
+            return;
+        }
+        self.report();
+        let count = self.cells.len();
+        let cell = self.cells.remove(usize::from(cell) % count);
+        self.cells.insert(usize::from(to) % count, cell);
+        self.is_dirty = true;
+        self.report_cells(Vec::new());
+    }
+
+    fn report_cells(&mut self, new: Vec<EditorCell>) {
+        let order = self.cells.iter().map(|it| it.cell.clone()).collect();
+        self.to_nb.push_back(EditorEvent::Cells { order, new });
+    }
+
+    fn pump(&mut self) {
+        while let Some(request) = self.live.poll() {
+            self.to_editor.push_back(request);
+        }
+    }
+
+    /// Does what `nb` asks for; `types` says that the editor refuses since the person types just now.
+    fn take_request(&mut self, types: bool) {
+        let Some(request) = self.to_editor.pop_front() else {
+            return;
+        };
+        let answer = match request {
+            EditorRequest::Set {
+                seq,
+                cell,
+                was,
+                source,
+                ..
+            } => {
+                let has = self.cells.iter_mut().find(|it| it.cell == cell);
+                match has {
+                    Some(has) if has.source == was && !types => {
+                        has.source = source;
+                        self.unreported.remove(&cell);
+                        self.is_dirty = true;
+                        reached("set");
+                        EditorEvent::Applied { seq }
+                    }
+                    has => refused(seq, has.map(|it| it.source.clone()), types),
+                }
+            }
+            EditorRequest::Insert {
+                seq, after, new, ..
+            } => {
+                let at = match &after {
+                    None => Some(0),
+                    Some(after) => {
+                        let before = self.cells.iter().position(|it| it.cell == *after);
+                        before.map(|at| at + 1)
+                    }
+                };
+                match at {
+                    Some(at) if !types => {
+                        self.cells.insert(at, new);
+                        self.is_dirty = true;
+                        reached("inserted");
+                        EditorEvent::Applied { seq }
+                    }
+                    _ => refused(seq, None, types),
+                }
+            }
+            EditorRequest::Remove { seq, cell, was, .. } => {
+                let at = self.cells.iter().position(|it| it.cell == cell);
+                match at {
+                    Some(at) if self.cells[at].source == was && !types => {
+                        self.cells.remove(at);
+                        self.conflicts.remove(&cell);
+                        self.unreported.remove(&cell);
+                        self.is_dirty = true;
+                        reached("removed");
+                        EditorEvent::Applied { seq }
+                    }
+                    at => refused(seq, at.map(|at| self.cells[at].source.clone()), types),
+                }
+            }
+            EditorRequest::Order { seq, order, .. } if !types => {
+                self.sort(&order);
+                self.is_dirty = true;
+                reached("moved");
+                EditorEvent::Applied { seq }
+            }
+            EditorRequest::Order { seq, .. } => refused(seq, None, types),
+            EditorRequest::Conflict { cell, theirs, .. } => {
+                reached("a conflict is shown");
+                if self.cells.iter().any(|it| it.cell == cell) {
+                    self.conflicts.insert(cell, theirs);
+                }
+                return;
+            }
+            EditorRequest::Settled { cell } => {
+                reached("a conflict is over");
+                self.conflicts.remove(&cell);
+                return;
+            }
+            EditorRequest::Synced { stamp } => {
+                reached("synced");
+                self.seen = stamp.parse().unwrap();
+                return;
+            }
+            EditorRequest::Reopen => {
+                reached("open again");
+                self.unreported.clear();
+                self.to_editor.clear();
+                EditorEvent::Open {
+                    cells: self.cells.clone(),
+                    dirty: true,
+                }
+            }
+        };
+        self.to_nb.push_back(answer);
+    }
+
+    fn sort(&mut self, order: &[String]) {
+        let as_notebook = {
+            let mut document = notebook(&[]);
+            for (at, cell) in self.cells.iter().enumerate() {
+                let new = NewCell {
+                    id: cell.cell.clone(),
+                    cell_type: cell.cell_type,
+                    source: String::new(),
+                    metadata: None,
+                };
+                document.insert(at, &new).unwrap();
+            }
+            document
+        };
+        let mut cells: HashMap<_, _> = self
+            .cells
+            .drain(..)
+            .map(|it| (it.cell.clone(), it))
+            .collect();
+        let sorted = in_order(&as_notebook, order);
+        self.cells = sorted.iter().map(|it| cells.remove(it).unwrap()).collect();
+    }
+}
+
+fn refused(seq: u64, source: Option<String>, types: bool) -> EditorEvent {
+    reached(match types {
+        true => "refused, the person types",
+        false => "refused, another text",
+    });
+    EditorEvent::Refused { seq, source }
+}

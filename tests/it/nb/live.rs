@@ -1,0 +1,216 @@
+//! `nb live` as the extension of an editor uses it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Output, nb, until};
+use crate::world::World;
+
+/// How long a message is awaited.
+const LONG: Duration = Duration::from_secs(60);
+
+/// An editor with one notebook open.
+struct Editor {
+    live: Child,
+    stdin: ChildStdin,
+    messages: mpsc::Receiver<Value>,
+    notebook: PathBuf,
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.live.kill();
+        let _ = self.live.wait();
+    }
+}
+
+impl Editor {
+    /// Starts `nb live` and opens the notebook, without unsaved changes.
+    fn open(world: &World, can: &[&str]) -> Self {
+        let notebook = notebook(world);
+        let mut command = world.nb();
+        command.args(["live", "--stdio"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut live = command.spawn().expect("start nb live");
+        let stdin = live.stdin.take().expect("it has a stdin");
+        let stdout = live.stdout.take().expect("it has a stdout");
+        let (sender, messages) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let line = line.expect("stdout is UTF-8");
+                let message = serde_json::from_str(&line).expect("stdout is JSON");
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut editor = Self {
+            live,
+            stdin,
+            messages,
+            notebook,
+        };
+        editor.send(&json!({"type": "initialize", "editor": "VS Code", "can": can}));
+        let initialized = editor.next();
+        assert_eq!(initialized["type"], "initialized");
+        assert_eq!(initialized["protocol"], 1);
+        let cells = json!([
+            {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "aaaa = 1"},
+            {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
+        ]);
+        editor.event(json!({
+            "type": "open", "notebook": editor.notebook, "cells": cells, "dirty": false,
+        }));
+        assert_eq!(editor.next()["type"], "synced");
+        editor
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.stdin, "{message}").expect("nb live reads");
+    }
+
+    fn event(&mut self, mut event: Value) {
+        event["doc"] = json!("d");
+        self.send(&event);
+    }
+
+    fn types(&mut self, cell: &str, source: &str) {
+        self.event(json!({"type": "text", "cell": cell, "source": source}));
+    }
+
+    fn next(&self) -> Value {
+        self.messages.recv_timeout(LONG).expect("nb live answers")
+    }
+
+    /// Waits until the record says that these texts are unsaved.
+    fn recorded(&self, sources: &[&str]) {
+        until("the record has what is unsaved", || {
+            let record = self.record()?;
+            let cells = record["notebooks"][0]["cells"].as_array()?.clone();
+            let found: Vec<_> = cells
+                .iter()
+                .filter_map(|cell| cell["source"].as_str())
+                .collect();
+            (found == sources).then_some(())
+        });
+    }
+
+    fn record(&self) -> Option<Value> {
+        let folder = self.notebook.parent().expect("it has a folder");
+        let file = folder.join(format!(".nb/live/{}.json", self.live.id()));
+        serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    }
+}
+
+/// Writes a notebook with the cells `aaaa` and `bbbb`, which the agent has seen.
+fn notebook(world: &World) -> PathBuf {
+    let path = world.project().join("t.ipynb");
+    let cell = |id: &str| json!({"cell_type": "code", "execution_count": null, "id": id, "metadata": {}, "outputs": [], "source": format!("{id} = 1")});
+    let text = json!({"cells": [cell("aaaa"), cell("bbbb")], "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    std::fs::write(&path, text.to_string()).expect("write the notebook");
+    nb(world, ["cell", "t.ipynb", "aaaa", "bbbb"]).ended(0);
+    path
+}
+
+fn edit(world: &World, cell: &str, source: &str) -> Output {
+    nb(world, ["--as", "claude", "edit", "t.ipynb", cell, source])
+}
+
+#[test]
+fn text_that_was_just_typed_is_not_overwritten() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &[]);
+    editor.types("e1", "aaaa = 1\ntyped = 1");
+    editor.recorded(&["aaaa = 1\ntyped = 1"]);
+    edit(&world, "aaaa", "agent = 1")
+        .ended(5)
+        .with("VS Code has unsaved text of the cell (since ")
+        .with("typed = 1");
+    edit(&world, "bbbb", "agent = 1").ended(0);
+    // The person takes it back.
+    editor.types("e1", "aaaa = 1");
+    editor.recorded(&[]);
+    edit(&world, "aaaa", "agent = 2").ended(0);
+}
+
+#[test]
+fn an_editor_that_was_killed_keeps_nobody_from_an_edit() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &[]);
+    editor.types("e1", "typed = 1");
+    editor.recorded(&["typed = 1"]);
+    editor.live.kill().expect("it runs");
+    editor.live.wait().expect("it has ended");
+    assert!(editor.record().is_some());
+    edit(&world, "aaaa", "agent = 1").ended(0);
+    nb(&world, ["gc"]).ended(0);
+    assert!(editor.record().is_none());
+}
+
+#[test]
+fn an_edit_by_an_agent_becomes_a_set_that_names_the_agent() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    edit(&world, "bbbb", "agent = 1").ended(0);
+    let set = editor.next();
+    let expected = json!({
+        "doc": "d", "type": "set", "seq": 1, "cell": "e2", "was": "bbbb = 1", "source": "agent = 1", "by": "claude",
+    });
+    assert_eq!(set, expected);
+    // The person was faster: the texts are merged.
+    editor.event(json!({"type": "refused", "seq": 1, "source": "bbbb = 1\ntyped = 1"}));
+    let set = editor.next();
+    assert_eq!(set["was"], "bbbb = 1\ntyped = 1");
+    assert_eq!(set["source"], "agent = 1\ntyped = 1");
+    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    assert_eq!(editor.next()["type"], "synced");
+    editor.recorded(&["agent = 1\ntyped = 1"]);
+}
+
+#[test]
+fn a_save_is_answered_with_what_the_tab_has_not_seen() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    editor.types("e1", "typed = 1");
+    editor.recorded(&["typed = 1"]);
+    editor.event(json!({"type": "saving"}));
+    assert_eq!(editor.next()["type"], "synced");
+    let text = std::fs::read_to_string(&editor.notebook).expect("read the notebook");
+    std::fs::write(&editor.notebook, text.replace("aaaa = 1", "typed = 1")).expect("save it");
+    editor.event(json!({"type": "saved", "order": ["e1", "e2"]}));
+    editor.recorded(&[]);
+    // What the editor itself has saved is not sent to it.
+    assert_eq!(editor.next()["type"], "synced");
+    edit(&world, "bbbb", "agent = 1").ended(0);
+    assert_eq!(editor.next()["cell"], "e2");
+}
+
+#[test]
+fn nonsense_is_answered_and_ends_nothing() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    for line in [
+        "",
+        "[]",
+        "{\"type\":\"text\"}",
+        "{\"type\":\"text\",\"doc\":\"other\",\"cell\":\"e1\",\"source\":\"x\"}",
+    ] {
+        writeln!(editor.stdin, "{line}").expect("nb live reads");
+        assert_eq!(editor.next()["type"], "problem", "{line}");
+    }
+    editor.send(&json!({"type": "of a later version", "doc": "d"}));
+    editor.types("no such cell", "x");
+    assert_eq!(editor.next()["type"], "reopen");
+    editor.event(json!({"type": "open", "dirty": true, "cells": [
+        {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "typed = 1"},
+        {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
+    ]}));
+    editor.recorded(&["typed = 1"]);
+    drop(editor);
+    nb(&world, ["live"]).ended(2);
+}
