@@ -51,6 +51,11 @@ fn two_texts_are_shown_and_the_person_chooses() {
 }
 
 #[test]
+fn what_was_just_typed_is_not_overwritten_by_an_agent() {
+    part(&World::opened(), "reports");
+}
+
+#[test]
 fn run_all_beside_an_agents_cell_runs_each_cell() {
     part(&World::opened(), "run_all");
 }

@@ -2,9 +2,11 @@
 // part.
 
 const assert = require('node:assert/strict');
+const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
+const { setTimeout: sleep } = require('node:timers/promises');
 const { agent, journal, main, nb, until: arrives, within } = require('./vscode');
 const editor = require('./vscode_stand_in');
 
@@ -280,6 +282,39 @@ const parts = {
     assert.deepEqual(sent, [...SIX, ...SIX]);
     await until("the agent's outputs are in the tab", () => notebook.printed(6).includes('over'));
     assert(!notebook.isDirty);
+    await end(running);
+  },
+
+  // What a person has just typed keeps an agent from an edit of that cell, and of no other one, until it is saved.
+  async reports() {
+    const [first, second] = cells('x = 1', 'y = 1');
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    const record = () => {
+      const [name] = fs.existsSync('.nb/live') ? fs.readdirSync('.nb/live').filter(it => it.endsWith('.json')) : [];
+      return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
+    };
+    // The record is a file, of which no event tells.
+    const becomes = async condition => { while (!condition()) await sleep(20); };
+    const reported = (...texts) => becomes(() => {
+      const found = record()?.notebooks[0]?.cells.map(it => it.source);
+      return found && JSON.stringify(found) === JSON.stringify(texts);
+    });
+    await within(60, 'the notebook is reported', reported());
+    assert.equal(record().editor, 'VS Code');
+    notebook.type(0, 'x = 1\ntyped = 1');
+    await within(60, 'the text is reported', reported('x = 1\ntyped = 1'));
+    const edit = (cell, text) => spawnSync(process.env.NB_TEST_BINARY, ['--as', 'claude', 'edit', 't.ipynb', cell, text], { encoding: 'utf8' });
+    const refused = edit(first, 'x = 2');
+    assert.equal(refused.status, 5, refused.stderr);
+    assert.match(refused.stderr, /VS Code has unsaved text of the cell/);
+    await notebook.save();
+    await within(60, 'the save is reported', reported());
+    claude('cell', 't.ipynb', first);
+    assert.equal(edit(first, 'x = 2').status, 0);
+    assert.equal(edit(second, 'y = 2').status, 0);
+    editor.close(notebook);
+    await within(60, 'the end is reported', becomes(() => !record()));
     await end(running);
   },
 

@@ -185,8 +185,9 @@ class Notebook {
 
   // The person types, in a cell without the cursor as "Replace in Files" does.
   type(at, text) {
-    this.cells[at].text = text;
-    this.isChanged();
+    const cell = this.cells[at];
+    cell.text = text;
+    this.isChanged([{ cell, document: cell.document }]);
   }
 
   // The person's own run of a cell has printed this.

@@ -296,6 +296,8 @@ impl LiveDocument {
         };
         let (editor, names) = with_cells(reference, cells, &self.names)?;
         if !dirty {
+            // The editor may have loaded a version of the file that is not read here yet.
+            self.needs_file = true;
             self.base = editor.clone();
             self.texts.clear();
             self.chosen.clear();

@@ -12,6 +12,7 @@ const { idOf } = require('./cells');
 const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { Project } = require('./project');
+const { Reports } = require('./reports');
 const { Tabs } = require('./tabs');
 const { logLine, nameOf, plain, time, waits, what, who } = require('./words');
 
@@ -66,8 +67,9 @@ class Extension {
       marks: () => this.draw(),
       says: text => this.says(text),
     });
+    this.reports = new Reports({ program: () => this.program(), says: text => this.says(text) });
     context.subscriptions.push(
-      this, this.output, this.item, this.newer, this.marks, this.tabs,
+      this, this.reports, this.output, this.item, this.newer, this.marks, this.tabs,
       vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
       vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
       vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
@@ -76,7 +78,9 @@ class Extension {
         provideCellStatusBarItems: cell => this.markOf(cell),
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => this.looksAtNotebook()),
-      vscode.workspace.onDidOpenNotebookDocument(notebook => this.find(notebook.uri.fsPath)),
+      vscode.workspace.onDidOpenNotebookDocument(notebook => {
+        if (this.projectOf(notebook)) this.reports.opened(notebook);
+      }),
       vscode.workspace.onDidChangeConfiguration(event => {
         if (event.affectsConfiguration('nb.path')) this.begin();
       }),
@@ -140,7 +144,9 @@ class Extension {
     this.projects.set(root, project);
     project.start();
     for (const open of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(open) === project) void this.tabs.opened(open);
+      if (this.projectOf(open) !== project) continue;
+      void this.tabs.opened(open);
+      this.reports.opened(open);
     }
     return project;
   }
