@@ -51,6 +51,16 @@ fn two_texts_are_shown_and_the_person_chooses() {
 }
 
 #[test]
+fn a_project_that_appears_above_an_open_notebook_is_found() {
+    part(&World::opened(), "appears");
+}
+
+#[test]
+fn a_project_without_an_nb_is_said_once_with_a_button() {
+    part(&World::opened(), "asks");
+}
+
+#[test]
 fn what_was_just_typed_is_not_overwritten_by_an_agent() {
     part(&World::opened(), "reports");
 }

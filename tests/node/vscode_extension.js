@@ -64,6 +64,9 @@ function firstCells(notebook) {
   return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, 6), send) };
 }
 
+// For what no event tells: a file, or a look that the extension repeats.
+const becomes = async condition => { while (!condition()) await sleep(20); };
+
 const status = text => until(`the status bar shows ${text}`, () => recorded.status?.text.includes(text) && recorded.status);
 const mark = (cell, text) => until(`a mark ${text}`, () => editor.marks(cell).some(it => it.includes(text)));
 
@@ -285,6 +288,40 @@ const parts = {
     await end(running);
   },
 
+  // The window and its notebook come first, then `nb open` makes a project above the notebook's folder.
+  async appears() {
+    fs.mkdirSync('../later/deep', { recursive: true });
+    const file = '../later/deep/n.ipynb';
+    fs.writeFileSync(file, JSON.stringify({ cells: [], metadata: {}, nbformat: 4, nbformat_minor: 5 }));
+    const running = activate();
+    const notebook = editor.open(file);
+    nb('open', '../later/other.ipynb', '--no-kernel');
+    await within(60, 'the project is found', becomes(() => running.extension.projects.size === 2));
+    claude('insert', file, 'x = 1');
+    editor.fileChanged(file);
+    await mark(notebook.getCells()[0], 'claude inserted this');
+    await end(running);
+  },
+
+  // There is a project and no nb: one message, with a button.
+  async asks() {
+    fs.mkdirSync(path.join(process.env.TMPDIR, 'empty'));
+    Object.assign(process.env, { PATH: '/usr/bin:/bin', HOME: path.join(process.env.TMPDIR, 'empty') });
+    delete process.env.XDG_DATA_HOME;
+    editor.answers.push('Set nb.path');
+    const context = editor.context();
+    require(path.join(SOURCES, 'extension.js')).activate(context);
+    const running = { context };
+    editor.open('t.ipynb');
+    await until('the person is asked', () => recorded.messages.length === 1 && recorded.settings);
+    assert.match(recorded.messages[0].text, /the program nb was not found/);
+    assert.equal(recorded.settings, 'nb.path');
+    fs.copyFileSync('t.ipynb', 'b.ipynb');
+    editor.open('b.ipynb');
+    assert.equal(recorded.messages.length, 1);
+    await end(running);
+  },
+
   // What a person has just typed keeps an agent from an edit of that cell, and of no other one, until it is saved.
   async reports() {
     const [first, second] = cells('x = 1', 'y = 1');
@@ -294,8 +331,6 @@ const parts = {
       const [name] = fs.existsSync('.nb/live') ? fs.readdirSync('.nb/live').filter(it => it.endsWith('.json')) : [];
       return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
     };
-    // The record is a file, of which no event tells.
-    const becomes = async condition => { while (!condition()) await sleep(20); };
     const reported = (...texts) => becomes(() => {
       const found = record()?.notebooks[0]?.cells.map(it => it.source);
       return found && JSON.stringify(found) === JSON.stringify(texts);
@@ -362,6 +397,13 @@ const parts = {
     fs.mkdirSync(path.join(home, '.cargo/bin'), { recursive: true });
     fs.symlinkSync(process.env.NB_TEST_BINARY, path.join(home, '.cargo/bin/nb'));
     assert.equal(find({ PATH: '/nowhere', home, folders: [] }), path.join(home, '.cargo/bin/nb'));
+    // The one that `nb serve` has linked is the user's own choice, also if it is in a folder of the workspace.
+    fs.mkdirSync(path.join(home, '.local/share/nb/bin'), { recursive: true });
+    const linked = path.join(home, '.local/share/nb/bin/nb');
+    fs.symlinkSync(path.join(bin, 'nb'), linked);
+    assert.equal(find({ PATH: '/nowhere', home, folders: [process.cwd()] }), linked);
+    assert.equal(find({ PATH: '/nowhere', data: path.join(home, '.local/share'), folders: [] }), linked);
+    assert.equal(find({ PATH: '/nowhere', home, folders: [home] }), undefined, 'a home folder that is the workspace');
     assert.equal(projectOf(path.resolve('t.ipynb')), undefined);
 
     const { kernelId, languageOf } = from('kernel.js');

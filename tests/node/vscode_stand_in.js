@@ -315,6 +315,7 @@ const providers = [];
 const contents = new Map();
 const commands = new Map([
   ['workbench.action.files.revert', () => { recorded.reverts++; active.notebook.load(); }],
+  ['workbench.action.openSettings', name => { recorded.settings = name; changed(); }],
   ['vscode.diff', (left, right, title) => {
     const text = uri => contents.get(uri.scheme).provideTextDocumentContent(uri);
     recorded.diffs.push({ left: text(left), right: text(right), title });

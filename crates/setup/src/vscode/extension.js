@@ -30,6 +30,11 @@ const VIEW = 'jupyter-notebook';
 const FINDS = 30_000;
 const TRY = 500;
 
+// The pause between two looks for a project of open notebooks that have none, in milliseconds.
+const SEARCH = 1000;
+
+const SET_PATH = 'Set nb.path';
+
 // The key under which the window remembers the notebooks whose kernel it has chosen.
 const CHOSEN = 'nb.chosen';
 
@@ -52,6 +57,14 @@ class Extension {
     /** @type {Map<string, Promise<boolean>>} notebooks whose kernel is being chosen, or could not be */
     this.choosing = new Map();
     this.isDisposed = false;
+    this.hasAsked = false;
+    // A person may open a notebook first, and run `nb open` then, in this folder or above it.
+    this.search = setInterval(() => {
+      for (const notebook of vscode.workspace.notebookDocuments) {
+        if (!this.reports.open.has(notebook)) this.projectOf(notebook);
+      }
+    }, SEARCH);
+    this.search.unref();
     this.tabs = new Tabs({
       isOurs: notebook => this.projectOf(notebook) !== undefined,
       kernel: notebook => {
@@ -91,6 +104,7 @@ class Extension {
   dispose() {
     this.isDisposed = true;
     clearTimeout(this.expiry);
+    clearInterval(this.search);
     for (const project of this.projects.values()) project.dispose();
   }
 
@@ -120,7 +134,18 @@ class Extension {
     const folders = (vscode.workspace.workspaceFolders ?? []).map(folder => folder.uri.fsPath);
     // Only the user's own setting: a workspace cannot have one of machine scope.
     const set = vscode.workspace.getConfiguration('nb').inspect('path')?.globalValue;
-    return find({ set: typeof set === 'string' ? set : undefined, PATH: process.env.PATH, home: os.homedir(), folders });
+    const { PATH, XDG_DATA_HOME: data } = process.env;
+    return find({ set: typeof set === 'string' ? set : undefined, PATH, data, home: os.homedir(), folders });
+  }
+
+  /** Says once that there is no `nb`, and how to name one. */
+  async asksForProgram() {
+    if (this.hasAsked) return;
+    this.hasAsked = true;
+    const text = 'nb: the program nb was not found. Run "nb serve --vscode" in a shell that has it, or set its path.';
+    this.says(text);
+    if (await vscode.window.showWarningMessage(text, SET_PATH) !== SET_PATH) return;
+    await vscode.commands.executeCommand('workbench.action.openSettings', 'nb.path');
   }
 
   /**
@@ -134,7 +159,7 @@ class Extension {
     if (known) return known;
     const program = this.program();
     if (!program) {
-      this.says('nb was not found on PATH: set nb.path');
+      void this.asksForProgram();
       return undefined;
     }
     const project = new Project(program, root, {

@@ -25,21 +25,27 @@ function isProgram(file) {
 const INSTALLED = ['.cargo/bin', '.local/bin'];
 
 /**
- * The path of `nb`: the one that the user has set, else the first in PATH, else where it is installed. A folder of the
- * workspace may come from a stranger, so no program in one is run; neither is one in a relative folder.
- * @param {{ set?: string, PATH?: string, home?: string, folders: readonly string[] }} where
+ * The path of `nb`: the one that the user has set, else the first in PATH, else the one that `nb serve` has linked beside
+ * the kernelspec's program, else where it is installed. A folder of the workspace may come from a stranger, so no program in
+ * one is run, unless `nb serve` was run there; neither is one in a relative folder.
+ * @param {{ set?: string, PATH?: string, data?: string, home?: string, folders: readonly string[] }} where
  * @returns {string | undefined}
  */
-function find({ set, PATH = '', home, folders }) {
+function find({ set, PATH = '', data = '', home, folders }) {
   const inWorkspace = (/** @type {string} */ file) => {
     let real = file;
     try { real = fs.realpathSync(file); } catch { /* it is not there */ }
     return folders.some(folder => [file, real].some(each => isBelow(folder, each)));
   };
   if (set) return path.isAbsolute(set) && isProgram(set) ? set : undefined;
-  const installed = home ? INSTALLED.map(folder => path.join(home, folder)) : [];
-  return [...PATH.split(path.delimiter), ...installed].filter(path.isAbsolute).map(folder => path.join(folder, 'nb'))
+  const first = (/** @type {string[]} */ places) => places.filter(path.isAbsolute).map(folder => path.join(folder, 'nb'))
     .find(file => isProgram(file) && !inWorkspace(file));
+  // $XDG_DATA_HOME counts only if it is absolute.
+  const own = path.isAbsolute(data) ? data : home && path.join(home, '.local/share');
+  const link = own && path.join(own, 'nb/bin/nb');
+  const isLinked = link && isProgram(link) && !folders.some(folder => isBelow(folder, link));
+  return first(PATH.split(path.delimiter)) ?? (isLinked ? link : undefined)
+    ?? first(home ? INSTALLED.map(folder => path.join(home, folder)) : []);
 }
 
 /**
@@ -58,7 +64,7 @@ function isBelow(folder, file) {
  */
 function projectOf(notebook) {
   for (let folder = path.dirname(notebook); ; folder = path.dirname(folder)) {
-    if (fs.existsSync(path.join(folder, '.nb', 'state.json'))) return folder;
+    if (fs.statSync(path.join(folder, '.nb'), { throwIfNoEntry: false })?.isDirectory()) return folder;
     if (folder === path.dirname(folder)) return undefined;
   }
 }
