@@ -8,7 +8,7 @@
 //! | `nb_wire` | `wire`, `zmtp`, `route`, `socket` |
 //! | `nb_notebook` | `notebook` |
 //! | `nb_python` | `code`, `graph` |
-//! | `nb_project` | `project` |
+//! | `nb_project` | `hint`, `project` |
 //! | `nb_kernels` | `kernel`, `client`, `task` |
 //! | `nb_core` | `activity`, `editing`, `lifecycle`, `execution` |
 //! | `nb_live` | `live`, `editors` |
@@ -23,9 +23,9 @@
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`demo`] | what `nb demo` plays | wire, notebook, project, kernel, client, setup |
-//! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, project, activity, task, editing, lifecycle, execution |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, editors, activity, task, editing, lifecycle, execution, setup, demo, and types of wire, notebook, kernel, project, server |
+//! | [`demo`] | what `nb demo` plays | wire, notebook, hint, project, kernel, client, setup |
+//! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, hint, project, activity, task, editing, lifecycle, execution |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, editors, activity, task, editing, lifecycle, execution, setup, demo, hint, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
 //! Adapters (`proxy`, `mcp`, `web`, `chat`, `cli`) never import each other, except that `nb mcp` and `nb web` start their servers.
@@ -40,7 +40,7 @@ pub mod proxy;
 pub use nb_core::{activity, editing, execution, lifecycle};
 pub use nb_kernels::{client, kernel, task};
 pub use nb_notebook::notebook;
-pub use nb_project::project;
+pub use nb_project::{hint, project};
 pub use nb_wire::{route, socket, wire, zmtp};
 
 #[cfg(feature = "cli")]

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
 use crate::api::problem::Problem;
+use crate::hint;
 use crate::lifecycle::target::unused_folder;
 use crate::project::Project;
 use crate::text;
@@ -160,14 +161,14 @@ impl Context {
         if let Some(death) = self.kernel_ended().filter(|death| !is_told(death)) {
             // The problem has hints of its own.
             let next = match problem {
-                None => commands.complete(&format!(" next: {}", death.next)),
+                None => commands.complete(&hint![" next: ", death.next.clone()]),
                 Some(_) => String::new(),
             };
             print::note(&format!("{}{next}", death.text));
         }
-        let complete = |line: &str| commands.complete(line);
-        let lines = text::meanwhile::lines(self.meanwhile(), complete);
-        lines.iter().for_each(|line| print::note(line));
+        let lines = text::meanwhile::lines(self.meanwhile());
+        let lines = lines.iter().map(|line| commands.complete(line));
+        lines.for_each(|line| print::note(&line));
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::hint::shell::quote;
 use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python;
-use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::setup::install::{InstallError, install};
 

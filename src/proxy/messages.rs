@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 
 use super::target::{LiveKernel, Target};
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::lifecycle::death::{clock, fix_command};
 use crate::project::jobs::Job;
 use crate::project::{Ended, Session};

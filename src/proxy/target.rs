@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use super::args::Launch;
 use super::front_end::{DetectedFrontEnd, notebook_of};
+use crate::hint::shell::quote;
 use crate::kernel::process::Process;
-use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::lifecycle::target::{only_or_last_opened, other_live_notebook, recorded, unused_folder};
 use crate::project::jobs::Job;

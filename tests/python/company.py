@@ -95,7 +95,7 @@ def main():
         for answer in ("", "n"):
             code, screen = at_a_terminal("interrupt", answer=answer)
             assert code == 5 and "left as it is" in screen, screen
-        assert "nb interrupt would end human (" in screen, screen
+        assert "an interrupt would end human (" in screen, screen
         code, screen = at_a_terminal("interrupt", answer="y")
         assert code == 0, screen
         outputs(person, request)

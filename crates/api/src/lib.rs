@@ -3,8 +3,8 @@
 //! | module | holds | imports |
 //! |---|---|---|
 //! | [`stale`] | which cells of a notebook are out of date: the graph of its code, and what its kernel has run | notebook, graph, project, editing, execution |
-//! | [`api`] | the use cases, one function a command | wire, notebook, graph, project, kernel, client, activity, task, editing, lifecycle, execution, setup, stale, server, remote |
-//! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, and types of activity, kernel, notebook, project |
+//! | [`api`] | the use cases, one function a command | wire, notebook, graph, hint, project, kernel, client, activity, task, editing, lifecycle, execution, setup, stale, server, remote |
+//! | [`text`] | answers and problems as plain text | api, editing, execution, lifecycle, hint, and types of activity, kernel, notebook, project |
 //!
 //! A request is plain data and so is its answer, which each front door shows in its own way. A failure says what failed, on
 //! what, why, and what to do.
@@ -16,7 +16,7 @@ pub mod text;
 use nb_core::{activity, editing, execution, lifecycle};
 use nb_kernels::{kernel, task};
 use nb_notebook::notebook;
-use nb_project::project;
+use nb_project::{hint, project};
 use nb_python::graph;
 use nb_remote::{remote, server};
 use nb_setup::setup;

@@ -2,7 +2,7 @@
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, project |
+//! | [`kernel`] | kernelspecs (`spec`), environments (`environment`), processes and their supervisor (`process`), sandbox and container (`confine`) | wire, hint, project |
 //! | [`client`] | a kernel's client over the `zeromq` crate; one execute request as a pure state machine | wire |
 //! | [`task`] | processes of our own that outlive whoever started them | project, kernel |
 //!
@@ -13,5 +13,5 @@ pub mod client;
 pub mod kernel;
 pub mod task;
 
-use nb_project::project;
+use nb_project::{hint, project};
 use nb_wire::wire;

@@ -3,7 +3,7 @@
 //! | module | holds | imports |
 //! |---|---|---|
 //! | [`server`] | Jupyter servers elsewhere: records, secrets, the REST client, the websocket of a kernel, categories of failure | wire, project, kernel |
-//! | [`remote`] | kernels on servers found, started, restarted, ended; the bridge, which presents one as a kernel of this machine | wire, socket, notebook, kernel, project, server, task, editing, lifecycle |
+//! | [`remote`] | kernels on servers found, started, restarted, ended; the bridge, which presents one as a kernel of this machine | wire, socket, notebook, kernel, hint, project, server, task, editing, lifecycle |
 //!
 //! Secrets are in headers only, and in no message or log. A request to a kernel is sent again only if it left no
 //! trace there. Each failure says in a line what failed and what to do.
@@ -14,5 +14,5 @@ pub mod server;
 use nb_core::{editing, lifecycle};
 use nb_kernels::{kernel, task};
 use nb_notebook::notebook;
-use nb_project::project;
+use nb_project::{hint, project};
 use nb_wire::{socket, wire};

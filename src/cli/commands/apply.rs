@@ -11,6 +11,8 @@ use crate::cli::Context;
 use crate::cli::args::{source, take_notebook};
 use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::{Command, diff};
+use crate::hint;
+use crate::hint::{Verb, nb};
 
 /// Do several edits at once, all or none: a list of operations as JSON
 ///
@@ -63,7 +65,12 @@ impl Command for Apply {
             _ => {
                 let message = "one list of operations is wanted";
                 return Err(Problem::new(ProblemKind::Usage, message)
-                    .hint("nb apply - reads it from stdin, nb apply FILE from a file")
+                    .hint(hint![
+                        nb(Verb::Apply).word("-"),
+                        " reads it from stdin, ",
+                        nb(Verb::Apply).word("FILE"),
+                        " from a file"
+                    ])
                     .hint("nb apply --help tells what may be in it"));
             }
         };

@@ -16,6 +16,8 @@ use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::exec::ExecAfterEdit;
 use crate::cli::commands::insert::cell_type;
 use crate::cli::commands::{Command, diff};
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// Edit a cell: the whole text, a part of it, its type or its metadata
@@ -144,12 +146,20 @@ impl Edit {
             });
         }
         if operations.is_empty() || appends_nothing {
+            let edit = || nb(Verb::Edit).word("CELL");
             return Err(
                 Problem::new(ProblemKind::Usage, "there is nothing to change")
-                    .hint(
-                        "nb edit CELL SOURCE, nb edit CELL - reads stdin, nb edit CELL --file PATH",
-                    )
-                    .hint("nb edit CELL --replace OLD NEW, --type TYPE, --meta KEY=VALUE"),
+                    .hint(hint![
+                        edit().word("SOURCE"),
+                        ", ",
+                        edit().word("-"),
+                        " reads stdin, ",
+                        edit().option("--file").word("PATH")
+                    ])
+                    .hint(hint![
+                        edit().option("--replace").word("OLD").word("NEW"),
+                        ", --type TYPE, --meta KEY=VALUE"
+                    ]),
             );
         }
         Ok(operations)

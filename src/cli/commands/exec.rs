@@ -215,7 +215,7 @@ impl Context {
     fn print_doubts(&self, doubts: Option<&Doubts>) {
         let text = doubts.and_then(text::graph::doubts);
         if let Some(text) = text.filter(|_| !self.json) {
-            print::note(&text);
+            print::note(&text.to_string());
         }
     }
 }

@@ -95,7 +95,8 @@ fn show_one(outcome: &FormattedNotebook, written: bool) -> std::io::Result<()> {
                 print::line(notebook)?;
             }
             let about = about(differences, written);
-            for note in about.iter().chain(notes) {
+            let notes = notes.iter().map(ToString::to_string);
+            for note in about.into_iter().chain(notes) {
                 print::note(&format!("{notebook}: {note}"));
             }
         }

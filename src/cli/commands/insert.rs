@@ -14,6 +14,8 @@ use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
 use crate::cli::commands::exec::ExecAfterEdit;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellType, Operation, read_percent};
 
 /// Insert a cell: at the end, or where you say
@@ -115,10 +117,17 @@ impl Insert {
         };
         let word = word.map(String::as_str);
         let Some(source) = self.source.read(word)? else {
+            let insert = || nb(Verb::Insert);
             return Err(
                 Problem::new(ProblemKind::Usage, "there is no text for the cell")
-                    .hint("nb insert SOURCE, nb insert - reads stdin, nb insert --file PATH")
-                    .hint("an empty cell: nb insert -s ''"),
+                    .hint(hint![
+                        insert().word("SOURCE"),
+                        ", ",
+                        insert().word("-"),
+                        " reads stdin, ",
+                        insert().option("--file").word("PATH")
+                    ])
+                    .hint(hint!["an empty cell: ", insert().option("-s").word("")]),
             );
         };
         let (after, before) = self.position.selectors()?;

@@ -46,6 +46,8 @@ impl Command for Interrupt {
         let request =
             async |force| api::interrupt(&context.caller, InterruptRequest { force }).await;
         let answer = context.with_confirmation(self.force, request).await?;
-        context.print(&answer, |answer| print::line(&interrupted(answer)))
+        context.print(&answer, |answer| {
+            print::line(&context.commands().complete(&interrupted(answer)))
+        })
     }
 }

@@ -18,6 +18,8 @@ use crate::cli::args::first_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::project::event::CellEnd;
 use crate::project::jobs::JobState;
 use crate::text::report::head;
@@ -73,7 +75,8 @@ impl Command for Jobs {
             }
             None if self.write => {
                 let text = "which job's outputs? --write needs its id";
-                Err(Problem::new(ProblemKind::Usage, text).hint("nb jobs --all lists them"))
+                Err(Problem::new(ProblemKind::Usage, text)
+                    .hint(hint![nb(Verb::Jobs).option("--all"), " lists them"]))
             }
             None => {
                 let request = JobsRequest {
@@ -144,8 +147,8 @@ impl Context {
         lines.extend(job.notes.iter().cloned());
         let printed = print::lines(&lines);
         if job.cells.iter().any(|cell| cell.unwritten.is_some()) {
-            let next = format!("next: nb jobs {} --write", job.id);
-            print::note(&self.commands().complete(&next));
+            let write = nb(Verb::Jobs).job(&job.id).option("--write");
+            print::note(&self.commands().complete(&hint!["next: ", write]));
         }
         printed
     }
@@ -270,9 +273,8 @@ impl Command for Reply {
         let id = question.job.clone();
         if question.prompt.password && text != "-" {
             let text = "this is a password: others could read it in the list of processes";
-            return Err(
-                Problem::new(ProblemKind::Usage, text).hint(format!("nb reply {id} - < FILE"))
-            );
+            let reply = nb(Verb::Reply).job(&id).stdin("FILE");
+            return Err(Problem::new(ProblemKind::Usage, text).hint(reply));
         }
         let mut text = text;
         if text == "-" {
@@ -284,7 +286,8 @@ impl Command for Reply {
         let request = ReplyRequest { question, text };
         let answer = api::reply(&context.caller, request).await?;
         if self.detach {
-            let line = format!("job {id}: answered · nb wait {id}");
+            let wait = nb(Verb::Wait).job(&id);
+            let line = hint![format!("job {id}: answered · "), wait];
             let line = context.commands().complete(&line);
             return context.print(&answer, |_| print::line(&line));
         }

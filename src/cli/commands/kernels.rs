@@ -10,7 +10,7 @@ use crate::api::{self, KernelsAnswer, ListedKernel, ServerKernelsAnswer};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 
 /// List the kernels that a notebook could run, and say which one nb open would start and why
 ///
@@ -114,8 +114,12 @@ fn lines(answer: &KernelsAnswer) -> Vec<String> {
     }
     if let Some(none) = &answer.not_chosen {
         lines.push(format!("nb open {notebook} starts none: {}", none.why));
-        let hints = none.hints.iter();
-        lines.extend(hints.map(|hint| format!("  {}", hint.replace("NOTEBOOK", &notebook))));
+        let hints = none.hints.iter().cloned();
+        let hints = hints.map(|hint| match &answer.notebook {
+            Some(notebook) => hint.named(notebook),
+            None => hint,
+        });
+        lines.extend(hints.map(|hint| format!("  {hint}")));
     }
     lines
 }

@@ -17,7 +17,7 @@ use crate::cli::args::cells::CellOptions;
 use crate::cli::args::{take_notebook, time as moment};
 use crate::cli::commands::Command;
 use crate::cli::render::{columns, print};
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::notebook::visible_line;
 use crate::text::log::line;
 

@@ -11,6 +11,8 @@ use crate::cli::args::cells::{CellOptions, CellPosition};
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::commands::change::WriteOptions;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Operation};
 
 /// Move a cell: after or before another one, or to an index
@@ -65,8 +67,10 @@ impl MoveCell {
     /// Parses the words into an operation, without reading the notebook.
     fn operation(&self, cell: CellSelector) -> Result<Operation, Problem> {
         let usage = |message: String| {
-            Problem::new(ProblemKind::Usage, message)
-                .hint("nb move CELL --after CELL | --before CELL | --to INDEX")
+            Problem::new(ProblemKind::Usage, message).hint(hint![
+                nb(Verb::Move).word("CELL").option("--after").word("CELL"),
+                " | --before CELL | --to INDEX"
+            ])
         };
         let placed = self.position.is_given() || self.to.is_some();
         let to = match (self.words.as_slice(), placed) {

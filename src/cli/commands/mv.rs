@@ -10,6 +10,8 @@ use crate::api::{self, MoveAnswer, MoveRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
+use crate::hint;
+use crate::hint::{Verb, nb};
 
 /// Move or rename a notebook, with its kernel and its history
 ///
@@ -41,9 +43,11 @@ impl Command for Mv {
                 "{:?} is not a notebook: its name ends in .ipynb",
                 from.display()
             );
-            return Err(Problem::new(ProblemKind::Usage, text).hint(
-                "a cell: nb move CELL --after CELL | a word in the text: nb replace OLD NEW",
-            ));
+            return Err(Problem::new(ProblemKind::Usage, text).hint(hint![
+                "a cell: ",
+                nb(Verb::Move).word("CELL").option("--after").word("CELL"),
+                " | a word in the text: nb replace OLD NEW"
+            ]));
         }
         let request = MoveRequest {
             from: from.clone(),

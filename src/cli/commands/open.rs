@@ -16,6 +16,7 @@ use crate::cli::args::sandbox::Sandboxing;
 use crate::cli::args::time::seconds;
 use crate::cli::commands::Command;
 use crate::cli::commands::shutdown::age;
+use crate::cli::render::hints::Commands;
 use crate::cli::render::print;
 use crate::cli::render::problem;
 use crate::cli::terminal::Lines;
@@ -197,7 +198,7 @@ impl Command for Open {
         };
         context.print(&answer, |answer| match answer {
             OpenAnswer::Created(answer) => show_created(answer),
-            OpenAnswer::Opened(answer) => show_opened(answer),
+            OpenAnswer::Opened(answer) => show_opened(answer, &context.commands()),
         })?;
         if let OpenAnswer::Opened(answer) = &answer
             && let Some(problem) = &answer.spec_problem
@@ -339,7 +340,7 @@ fn show_created(answer: &CreatedNotebook) -> io::Result<()> {
     ))
 }
 
-fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
+fn show_opened(answer: &OpenedNotebook, commands: &Commands) -> io::Result<()> {
     print::line(&opened(answer))?;
     if let Some(sandbox) = answer.session.sandbox() {
         print::note(&sandbox_text(sandbox, &answer.project));
@@ -347,7 +348,7 @@ fn show_opened(answer: &OpenedNotebook) -> io::Result<()> {
     let previous = answer.before.as_ref();
     let previous = previous.map(|previous| death::description(&answer.notebook, previous));
     print::notes(previous.map(|text| format!("{text} Its variables are gone.")));
-    print::notes(&answer.notes);
+    print::notes(answer.notes.iter().map(|note| commands.complete(note)));
     let name = answer.spec_name();
     match answer.spec {
         Some(SpecChange::Installed) => {

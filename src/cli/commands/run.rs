@@ -14,7 +14,8 @@ use crate::cli::commands::Command;
 use crate::cli::commands::follow::{FollowLimits, Form};
 use crate::cli::render::print;
 use crate::cli::terminal::CtrlC;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 
 /// Run code on the notebook's kernel, outside the notebook
 ///
@@ -116,8 +117,8 @@ impl Run {
         };
         if code.ends_with(".ipynb") && Path::new(code).is_file() {
             let text = format!("{code} is a notebook, and there is no code to run");
-            let hint = format!("its cells: nb exec {} --all", quote(Path::new(code)));
-            return Err(Problem::new(ProblemKind::Usage, text).hint(hint));
+            let all = nb(Verb::Exec).notebook(Path::new(code)).option("--all");
+            return Err(Problem::new(ProblemKind::Usage, text).hint(hint!["its cells: ", all]));
         }
         match code.as_str() {
             "-" => source::stdin(),

@@ -11,7 +11,7 @@ use crate::cli::Context;
 use crate::cli::args::take_notebook;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::notebook;
 
 /// Smaller sizes are printed in bytes.

@@ -67,8 +67,8 @@ fn show(found: &VarsAnswer, is_one: bool) -> io::Result<()> {
     for line in lines(found, is_one) {
         print::line(&wide.map_or_else(|| line.clone(), |wide| columns::cut(&line, wide)))?;
     }
-    if let Some(note) = note(found) {
-        print::note(&note);
+    if let Some((note, otherwise)) = note(found) {
+        print::note(&format!("{note}; {otherwise}"));
     }
     Ok(())
 }

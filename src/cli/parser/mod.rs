@@ -157,7 +157,8 @@ mod tests {
         let error = parser().try_get_matches_from(words).unwrap_err();
         let problem = usage_problem(&error);
         assert_eq!(problem.message, "unexpected argument '--bogus' found");
-        let hints = problem.hints.join("\n");
+        let hints: Vec<_> = problem.hints.iter().map(ToString::to_string).collect();
+        let hints = hints.join("\n");
         assert!(hints.contains("Usage: nb cells"), "{hints}");
     }
 

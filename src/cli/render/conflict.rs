@@ -1,7 +1,9 @@
 //! How to repeat an edit that was refused.
 
 use crate::api::problem::Problem;
-use crate::kernel::shell::quote_word;
+use crate::hint;
+use crate::hint::shell::quote_word;
+use crate::hint::{Command, Verb, nb};
 
 /// The longest command that a hint repeats, in characters.
 const LONG_COMMAND: usize = 120;
@@ -26,18 +28,27 @@ pub(crate) fn with_repeat(problem: Problem, command: &str) -> Problem {
     let only_if = only_if.map(|revision| format!(" --if-rev {revision}"));
     let typed = typed(command, only_if.as_deref().unwrap_or_default());
     let hint = match (is_unsaved, not_whole(&problem)) {
-        (true, _) => format!("ask for it to be saved or reverted there, then repeat: {typed}"),
+        (true, _) => hint![
+            "ask for it to be saved or reverted there, then repeat: ",
+            typed
+        ],
         // With `--if-rev` the command works even if the writer has not seen the whole cell.
         (false, Some(cells)) if only_if.is_none() => {
-            format!("look first: nb cell {cells}; if it still holds, repeat it: {typed}")
+            let look = cells.into_iter().fold(nb(Verb::Cell), Command::word);
+            hint![
+                "look first: ",
+                look,
+                "; if it still holds, repeat it: ",
+                typed
+            ]
         }
-        (false, _) => format!("if it still holds, repeat it: {typed}"),
+        (false, _) => hint!["if it still holds, repeat it: ", typed],
     };
     problem.hint(hint).hint("--force writes without a check")
 }
 
-/// Returns the cells of which a problem shows only a part, as words of a command.
-fn not_whole(problem: &Problem) -> Option<String> {
+/// Returns the cells of which a problem shows only a part, if there are any.
+fn not_whole(problem: &Problem) -> Option<Vec<&str>> {
     let left_out = problem
         .conflicts
         .iter()
@@ -45,7 +56,7 @@ fn not_whole(problem: &Problem) -> Option<String> {
     let cells: Vec<_> = left_out
         .filter_map(|it| it.conflict.cell.as_deref())
         .collect();
-    (!cells.is_empty()).then(|| cells.join(" "))
+    (!cells.is_empty()).then_some(cells)
 }
 
 /// Returns the command as it was typed, with `option` added and an earlier `--if-rev` removed.
@@ -88,7 +99,7 @@ mod tests {
             };
             let problem = Problem::new(ProblemKind::Conflict, "x");
             let problem = with_repeat(problem.with_conflicts(&[conflict], false), "apply");
-            problem.hints.into_iter().next().unwrap()
+            problem.hints[0].to_string()
         };
         assert_eq!(hint("x"), "if it still holds, repeat it: nb apply …");
         assert_eq!(

@@ -1,48 +1,12 @@
-//! Completes the commands in messages, so that they work as printed: from the user's working directory, and
-//! on the notebook as it was typed.
-//!
-//! The authors of hints write `nb cells lists the cells` or `nb open NOTEBOOK`. Only this module knows
-//! which notebook that is, and how the user has spelled its path.
+//! Words the commands in hints, so that they work as printed: from the user's working directory, and on the notebook
+//! as it was typed. Only this module knows how the user has spelled its path.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::Context;
-use crate::kernel::shell::{quote, quote_word};
-
-/// Commands whose first word may be a notebook.
-const OF_NOTEBOOK: [&str; 23] = [
-    "apply",
-    "cell",
-    "cells",
-    "clear",
-    "diff",
-    "edit",
-    "exec",
-    "insert",
-    "interrupt",
-    "jobs",
-    "log",
-    "move",
-    "open",
-    "reply",
-    "restart",
-    "restore",
-    "rm",
-    "run",
-    "save",
-    "shutdown",
-    "status",
-    "undo",
-    "wait",
-];
-
-/// The commands among them that take a job, which is looked up in the project of `-n`.
-const OF_JOB: [&str; 3] = ["jobs", "reply", "wait"];
-
-/// The texts that end a command within a sentence.
-const ENDS: [&str; 8] = [";", ",", ")", "|", "&&", " · ", ": ", "\n"];
+use crate::hint::shell::{quote, quote_word};
+use crate::hint::{Command, Hint, Word};
 
 /// The longest command that is repeated, in characters.
 const LONG: usize = 300;
@@ -88,129 +52,34 @@ impl Context {
 }
 
 impl Commands {
-    /// Returns a message in which each command names the notebook that was typed.
-    pub(crate) fn complete(&self, text: &str) -> String {
-        let mut text = Cow::Borrowed(text);
-        if let Some(shown) = self.typed.as_ref().or(self.relative.as_ref()) {
-            let shown = quote(shown);
-            text = word_replaced(&text, "NOTEBOOK.ipynb", &shown).into();
-            text = word_replaced(&text, "NOTEBOOK", &shown).into();
-        }
-        let Some(typed) = &self.typed else {
-            return text.into_owned();
+    /// Returns a hint in which each command names the notebook as it was typed.
+    pub(crate) fn complete(&self, hint: &Hint) -> String {
+        hint.spelled(|command| self.command(command), |path| self.path(path))
+    }
+
+    fn command(&self, command: &Command) -> String {
+        let typed = self.typed.as_deref().map(quote);
+        let is_missing = !command.is_complete && command.verb.takes_notebook();
+        let missing = typed.filter(|_| is_missing);
+        let missing = match command.is_of_job() {
+            true => missing.filter(|_| self.is_far).map(|it| format!("-n {it}")),
+            false => missing,
         };
-        let typed = quote(typed);
-        if let Some(path) = &self.path {
-            text = word_replaced(&text, &quote(path), &typed).into();
-        }
-        let mut completed = String::with_capacity(text.len() + typed.len());
-        let mut rest = &*text;
-        while let Some(at) = next_command(rest) {
-            let (before, command) = rest.split_at(at);
-            completed.push_str(before);
-            let word = command["nb ".len()..]
-                .split(|c: char| !c.is_ascii_lowercase())
-                .next();
-            let word = word.unwrap_or_default();
-            let end = "nb ".len() + word.len();
-            completed.push_str(&command[..end]);
-            rest = &command[end..];
-            completed.push_str(&self.missing(word, rest, &typed));
-        }
-        completed.push_str(rest);
-        completed
+        command.spelled(missing, |word| match word {
+            Word::Path(path) => self.path(path),
+            Word::Notebook => match self.typed.as_ref().or(self.relative.as_ref()) {
+                Some(path) => quote(path),
+                None => word.to_string(),
+            },
+            word => word.to_string(),
+        })
     }
 
-    /// Returns the words to add to a command so that it names the notebook; `rest` follows the command's
-    /// first word.
-    fn missing(&self, word: &str, rest: &str, typed: &str) -> String {
-        let rest = rest.get(..end_of_command(rest)).unwrap_or(rest);
-        let next = rest.split_whitespace().next().unwrap_or_default();
-        let is_job = OF_JOB.contains(&word) || (word == "interrupt" && is_job_id(next));
-        let is_of_all = matches!(word, "status" | "shutdown") && matches!(next, "--all" | "--idle");
-        match () {
-            () if rest.contains(".ipynb")
-                || has_word(rest, typed)
-                || is_of_all
-                || next == "--help" =>
-            {
-                String::new()
-            }
-            () if is_job && self.is_far => format!(" -n {typed}"),
-            () if is_job => String::new(),
-            () => format!(" {typed}"),
-        }
+    fn path(&self, path: &Path) -> String {
+        let typed = self.typed.as_deref();
+        let typed = typed.filter(|_| self.path.as_deref() == Some(path));
+        quote(typed.unwrap_or(path))
     }
-}
-
-/// Returns the length of the rest of a command within a sentence. Nothing within a quoted word ends it.
-fn end_of_command(rest: &str) -> usize {
-    let mut at = 0;
-    while let Some(tail) = rest.get(at..).filter(|tail| !tail.is_empty()) {
-        if ENDS.iter().any(|end| tail.starts_with(end)) {
-            return at;
-        }
-        let quoted = tail.strip_prefix(" '").and_then(|word| word.find('\''));
-        let next = tail.chars().next().map_or(1, char::len_utf8);
-        at += quoted.map_or(next, |length| " '".len() + length + 1);
-        // A quote within the word.
-        while quoted.is_some()
-            && let Some(more) = rest.get(at..).and_then(|it| it.strip_prefix("\\''"))
-            && let Some(length) = more.find('\'')
-        {
-            at += "\\''".len() + length + 1;
-        }
-    }
-    rest.len()
-}
-
-fn is_job_id(word: &str) -> bool {
-    word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Returns the position of the next command that takes a notebook.
-fn next_command(text: &str) -> Option<usize> {
-    let mut from = 0;
-    while let Some(at) = text.get(from..)?.find("nb ") {
-        let at = from + at;
-        let starts_word = is_boundary(text[..at].chars().next_back());
-        let rest = &text[at + "nb ".len()..];
-        let end = rest.find(|c: char| !c.is_ascii_lowercase());
-        let word = &rest[..end.unwrap_or(rest.len())];
-        if starts_word && OF_NOTEBOOK.contains(&word) {
-            return Some(at);
-        }
-        from = at + "nb ".len();
-    }
-    None
-}
-
-/// Says whether a text has a word that is not part of a longer word.
-fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + word.len()..]);
-        is_boundary(before.chars().next_back()) && is_boundary(after.chars().next())
-    })
-}
-
-/// Replaces all occurrences of a word that are not part of a longer word.
-fn word_replaced(text: &str, word: &str, replacement: &str) -> String {
-    let mut replaced = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(word) {
-        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
-        let is_word = is_boundary(before.chars().next_back()) && is_boundary(after.chars().next());
-        replaced.push_str(before);
-        replaced.push_str(if is_word { replacement } else { word });
-        rest = after;
-    }
-    replaced.push_str(rest);
-    replaced
-}
-
-/// Says whether a neighbouring character separates words and paths.
-fn is_boundary(neighbour: Option<char>) -> bool {
-    !neighbour.is_some_and(|c| c.is_alphanumeric() || "_./-".contains(c))
 }
 
 /// Returns the command as it was typed, quoted for a shell; `otherwise` if it is too long to be repeated.
@@ -227,9 +96,9 @@ fn typed_words(words: impl Iterator<Item = OsString>, otherwise: &str) -> String
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::hint;
+    use crate::hint::{Joint, Verb, nb};
 
     fn commands(typed: Option<&str>, is_far: bool) -> Commands {
         Commands {
@@ -240,39 +109,81 @@ mod tests {
         }
     }
 
+    fn open() -> Command {
+        nb(Verb::Open)
+    }
+
     #[test]
     fn each_command_names_the_notebook_as_it_was_typed() {
         let typed = commands(Some("k/f.ipynb"), false);
+        let path = Path::new("/p/k/f.ipynb");
+        let next = hint![
+            "next: ",
+            nb(Verb::Wait).job("7f3a9c01"),
+            Joint::Or,
+            nb(Verb::Interrupt).job("7f3a9c01")
+        ];
         for (hint, expected) in [
             (
-                "nb open NOTEBOOK starts one",
+                hint![open().this(), " starts one"],
                 "nb open k/f.ipynb starts one",
             ),
-            ("nb open NOTEBOOK.ipynb", "nb open k/f.ipynb"),
-            ("nb open /p/k/f.ipynb", "nb open k/f.ipynb"),
+            (open().notebook(path).into(), "nb open k/f.ipynb"),
             (
-                "nb cells lists the cells",
+                hint![nb(Verb::Cells), " lists the cells"],
                 "nb cells k/f.ipynb lists the cells",
             ),
             (
-                "nb status tells its state; nb open starts it",
+                hint![nb(Verb::Status), " tells its state; ", open(), " starts it"],
                 "nb status k/f.ipynb tells its state; nb open k/f.ipynb starts it",
             ),
-            ("nb exec --all", "nb exec k/f.ipynb --all"),
             (
-                "nb open /p/k/f.ipynb && nb exec /p/k/f.ipynb --replay",
+                nb(Verb::Exec).option("--all").into(),
+                "nb exec k/f.ipynb --all",
+            ),
+            (
+                hint![
+                    open().notebook(path),
+                    Joint::And,
+                    nb(Verb::Exec).notebook(path).option("--replay")
+                ],
                 "nb open k/f.ipynb && nb exec k/f.ipynb --replay",
             ),
-            ("next: nb wait 7f3a9c01 | nb interrupt 7f3a9c01", ""),
-            ("nb undo 12ab", "nb undo k/f.ipynb 12ab"),
-            ("nb status --all", ""),
-            ("nb apply --help tells what may be in it", ""),
-            ("nb edit g.ipynb 3 x", ""),
-            ("set NB_NOTEBOOK, or nb serve", ""),
-            ("a lamb runs, and nb opens it", ""),
+            (next, "next: nb wait 7f3a9c01 | nb interrupt 7f3a9c01"),
+            (nb(Verb::Undo).word("12ab").into(), "nb undo k/f.ipynb 12ab"),
+            (nb(Verb::Vars).word("df").into(), "nb vars k/f.ipynb df"),
+            (
+                nb(Verb::Status).without_notebook().option("--all").into(),
+                "nb status --all",
+            ),
+            (
+                hint![
+                    nb(Verb::Apply).without_notebook().option("--help"),
+                    " tells what may be in it"
+                ],
+                "nb apply --help tells what may be in it",
+            ),
+            (
+                nb(Verb::Edit)
+                    .notebook(Path::new("g.ipynb"))
+                    .word("3")
+                    .into(),
+                "nb edit g.ipynb 3",
+            ),
+            (
+                hint!["set NB_NOTEBOOK, or ", nb(Verb::Kernels)],
+                "set NB_NOTEBOOK, or nb kernels",
+            ),
+            (
+                "a lamb runs, and nb opens it".into(),
+                "a lamb runs, and nb opens it",
+            ),
+            (
+                hint!["rm ", path, Joint::And, open().notebook(path)],
+                "rm k/f.ipynb && nb open k/f.ipynb",
+            ),
         ] {
-            let expected = if expected.is_empty() { hint } else { expected };
-            assert_eq!(typed.complete(hint), expected);
+            assert_eq!(typed.complete(&hint), expected);
         }
     }
 
@@ -283,16 +194,18 @@ mod tests {
             relative: None,
             ..commands(Some(typed), false)
         };
-        for (typed, hint) in [("g.txt", "nb open g.txt makes it"), ("0", "nb open 0")] {
-            assert_eq!(other(typed).complete(hint), hint);
+        let named = |name: &str| open().notebook(Path::new(name)).into();
+        for (typed, hint) in [("g.txt", named("g.txt")), ("0", named("0"))] {
+            assert_eq!(other(typed).complete(&hint), hint.to_string());
         }
-        assert_eq!(other("0").complete("nb undo 0abc"), "nb undo 0 0abc");
+        let undo = nb(Verb::Undo).word("0abc").into();
+        assert_eq!(other("0").complete(&undo), "nb undo 0 0abc");
     }
 
     #[test]
     fn a_path_is_quoted_for_a_shell() {
         let typed = commands(Some("my folder/it's.ipynb"), false);
-        let hint = typed.complete("nb open NOTEBOOK starts one");
+        let hint = typed.complete(&hint![open().this(), " starts one"]);
         assert_eq!(hint, r"nb open 'my folder/it'\''s.ipynb' starts one");
         let words = ["run", "x = 1", "-n", "a b.ipynb"].map(OsString::from);
         let repeated = typed_words(words.into_iter(), "nb run CODE");
@@ -314,18 +227,26 @@ mod tests {
         ] {
             let typed = commands(Some(name), false);
             let quoted = quote(Path::new(name));
-            let hint = typed.complete("nb open NOTEBOOK starts one, nb cells lists the cells");
+            let list = hint![", ", nb(Verb::Cells), " lists the cells"];
             let want = format!("nb open {quoted} starts one, nb cells {quoted} lists the cells");
-            assert_eq!(hint, want);
-            assert_eq!(typed.complete(&want), want);
+            for open in [open().this(), open().notebook(Path::new(name))] {
+                let hint = hint![open, " starts one", list.clone()];
+                assert_eq!(typed.complete(&hint), want);
+            }
         }
     }
 
     #[test]
     fn a_job_of_another_project_is_found_by_its_notebook() {
         let far = commands(Some("../k/f.ipynb"), true);
+        let hint = hint![
+            "next: ",
+            nb(Verb::Wait).job("7f3a9c01"),
+            Joint::Or,
+            nb(Verb::Interrupt).job("7f3a9c01")
+        ];
         assert_eq!(
-            far.complete("next: nb wait 7f3a9c01 | nb interrupt 7f3a9c01"),
+            far.complete(&hint),
             "next: nb wait -n ../k/f.ipynb 7f3a9c01 | nb interrupt -n ../k/f.ipynb 7f3a9c01"
         );
     }
@@ -333,15 +254,24 @@ mod tests {
     #[test]
     fn without_a_typed_notebook_only_its_place_is_filled() {
         let none = commands(None, false);
-        assert_eq!(none.complete("nb open NOTEBOOK"), "nb open k/f.ipynb");
-        assert_eq!(
-            none.complete("nb cells lists the cells"),
-            "nb cells lists the cells"
-        );
+        let this = open().this().into();
+        assert_eq!(none.complete(&this), "nb open k/f.ipynb");
+        let list = hint![nb(Verb::Cells), " lists the cells"];
+        assert_eq!(none.complete(&list), "nb cells lists the cells");
         let unknown = Commands::default();
-        assert_eq!(
-            unknown.complete("nb open NOTEBOOK.ipynb"),
-            "nb open NOTEBOOK.ipynb"
-        );
+        assert_eq!(unknown.complete(&this), "nb open NOTEBOOK");
+    }
+
+    #[test]
+    fn hints_name_commands_that_there_are() {
+        let mut parser = crate::cli::parser();
+        parser.build();
+        for verb in Verb::ALL {
+            let command = parser.find_subcommand_mut(verb.name());
+            let command = command.unwrap_or_else(|| panic!("there is no nb {verb}"));
+            let usage = command.render_usage().to_string();
+            let may_follow = usage.contains("NOTEBOOK]") || nb(*verb).is_of_job();
+            assert!(may_follow || !verb.takes_notebook(), "{usage}");
+        }
     }
 }

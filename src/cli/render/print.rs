@@ -45,9 +45,9 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 }
 
 /// Prints lines of such an answer.
-pub(crate) fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
+pub(crate) fn lines<T: Display>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
     let lines = lines.into_iter();
-    let lines = lines.map(|line| format!("{}\n", visible_line(line.as_ref())));
+    let lines = lines.map(|line| format!("{}\n", visible_line(&line.to_string())));
     raw(lines.collect::<String>().as_bytes())
 }
 

@@ -20,11 +20,8 @@ pub(crate) fn code(kind: ProblemKind) -> ExitCode {
 }
 
 /// Completes the commands in a problem's hints with the notebook.
-pub(crate) fn completed(mut problem: Problem, commands: &Commands) -> Problem {
-    for hint in &mut problem.hints {
-        *hint = commands.complete(hint);
-    }
-    problem
+pub(crate) fn completed(problem: Problem, commands: &Commands) -> Problem {
+    problem.worded(|hint| commands.complete(hint))
 }
 
 /// Prints a problem, and returns its exit code.
@@ -32,7 +29,8 @@ pub(crate) fn report(problem: &Problem, json: bool) -> ExitCode {
     if json {
         let _ = print::json(&ProblemAnswer { error: problem });
     } else {
-        let mut lines = lines(problem);
+        let lines = lines(problem);
+        let mut lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
         if let Some(first) = lines.first_mut() {
             first.insert_str(0, "nb: ");
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cli::render::print;
 use crate::execution::replay::{EndedKernel, Replay};
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::notebook::Document;
 
 /// Returns the lines about a replay.

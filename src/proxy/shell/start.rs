@@ -11,7 +11,6 @@ use anyhow::Context;
 use super::Shell;
 use crate::kernel::environment::probe;
 use crate::kernel::programs::nb_beside;
-use crate::kernel::shell::quote;
 use crate::kernel::variables::{ProcessVariables, Variables};
 use crate::lifecycle::open::{OpenOptions, Opened, ensure_kernel};
 use crate::lifecycle::open_error::OpenError;
@@ -222,9 +221,8 @@ impl Shell {
             tracing::info!("{note}");
         }
         if !opened.choice.is_empty() {
-            self.bridge
-                .borrow_mut()
-                .set_choice(opened.choice.join("\n[nb] "));
+            let choice: Vec<_> = opened.choice.iter().map(ToString::to_string).collect();
+            self.bridge.borrow_mut().set_choice(choice.join("\n[nb] "));
         }
         tracing::info!(
             generation = opened.session.generation,
@@ -257,12 +255,12 @@ pub(super) async fn program_for(target: &Target) -> Result<TaskProgram, OpenErro
 
 /// Returns the error with hints, or with the last lines that the kernel printed.
 fn with_hints(error: OpenError, target: &Target) -> anyhow::Error {
-    let notebook = quote(&target.notebook());
+    let notebook = target.notebook();
     let details = match &error {
         OpenError::Choose(choice) => {
             let hints = choice.hints().into_iter();
             hints
-                .map(|hint| hint.replace("NOTEBOOK", &notebook))
+                .map(|hint| hint.named(&notebook).to_string())
                 .collect()
         }
         OpenError::Died { lines, .. } => lines[lines.len().saturating_sub(LAST_LINES)..].to_vec(),

@@ -218,9 +218,10 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
 /// Returns a problem as a text for an agent.
 fn error_text(problem: &Problem) -> String {
     let mut text = problem.message.clone();
-    for line in problem.lines.iter().chain(&problem.hints) {
+    let hints = problem.hints.iter().map(ToString::to_string);
+    for line in problem.lines.iter().cloned().chain(hints) {
         text.push('\n');
-        text.push_str(line);
+        text.push_str(&line);
     }
     text
 }

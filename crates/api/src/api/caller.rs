@@ -12,9 +12,10 @@ use crate::editing::transaction;
 use crate::editing::view::{PendingCells, View};
 use crate::execution::lost::{self, KilledRecorder};
 use crate::graph::Cancel;
-use crate::kernel::shell::quote;
+use crate::hint::Hint;
+use crate::hint::shell::quote;
 use crate::kernel::variables::ProcessVariables;
-use crate::lifecycle::target::{self, Target, TargetError};
+use crate::lifecycle::target::{self, Target, TargetError, open_one};
 use crate::project::cursor::Cursor;
 use crate::project::event::Event;
 use crate::project::jobs::JobFolder;
@@ -318,7 +319,7 @@ impl Caller {
         let from = self.notebook.as_deref().unwrap_or(&self.working_dir);
         Project::find(from).ok_or_else(|| {
             let text = format!("no notebook was opened in {}", from.display());
-            Problem::new(ProblemKind::Usage, text).hint("nb open NOTEBOOK.ipynb")
+            Problem::new(ProblemKind::Usage, text).hint(open_one())
         })
     }
 
@@ -354,7 +355,7 @@ impl Caller {
 }
 
 /// Returns the project at or above a folder or notebook. `hint` says what to do if there is none.
-pub(super) fn open_project(from: &Path, hint: &str) -> Result<Project, Problem> {
+pub(super) fn open_project(from: &Path, hint: Hint) -> Result<Project, Problem> {
     Project::find(from).ok_or_else(|| {
         let text = format!("no notebook is open in {}", from.display());
         Problem::new(ProblemKind::NoKernel, text).hint(hint)

@@ -17,6 +17,8 @@ use crate::editing::export::Export;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{Cell, CellSelector, CellType, Document, MimeData, Output, Revision};
 use crate::stale::notebook_graph::{Analysis, NotebookGraph};
 
@@ -223,7 +225,7 @@ pub async fn output(caller: &Caller, request: OutputRequest) -> Result<OutputAns
 fn named(document: &Document, cells: &[CellSelector]) -> Result<Vec<usize>, Problem> {
     if cells.is_empty() {
         let problem = Problem::new(ProblemKind::Usage, "which cell is meant?");
-        return Err(problem.hint("nb cells lists them"));
+        return Err(problem.hint(hint![nb(Verb::Cells), " lists them"]));
     }
     places(document, cells)
 }

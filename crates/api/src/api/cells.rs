@@ -13,6 +13,8 @@ use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::running::running;
 use crate::editing::view;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{Cell, CellSelector, CellType, ChangeKind, Document, Revision, first_line};
 use crate::project::event::CellStep;
 use crate::stale::notebook_graph::{Analysis, NotebookGraph};
@@ -346,8 +348,11 @@ fn steps_since(
     }
     let earlier = history::manifest_at(file, revision).ok_or_else(|| {
         let text = format!("nothing is known of revision {revision} of {}", file.key);
-        Problem::new(ProblemKind::Failed, text)
-            .hint("a notebook's revision is on the first line of nb cells, and in every answer")
+        Problem::new(ProblemKind::Failed, text).hint(hint![
+            "a notebook's revision is on the first line of ",
+            nb(Verb::Cells),
+            ", and in every answer"
+        ])
     })?;
     Ok(steps::between(&earlier, &now))
 }

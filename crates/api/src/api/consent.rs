@@ -3,7 +3,8 @@
 use super::caller::Caller;
 use super::problem::{ConfirmationQuestion, Problem, ProblemKind};
 use super::time::{age, moment};
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::lifecycle::consent::{KernelAction, Objection, facts, objections};
 use crate::lifecycle::target::Target;
 
@@ -27,20 +28,20 @@ impl Caller {
             return Ok(());
         }
         let name = &target.notebook_key;
-        let command = match action {
-            KernelAction::Interrupt => "nb interrupt",
-            KernelAction::Restart => "nb restart",
-            KernelAction::Shutdown => "nb shutdown",
+        let (noun, verb) = match action {
+            KernelAction::Interrupt => ("an interrupt", Verb::Interrupt),
+            KernelAction::Restart => ("a restart", Verb::Restart),
+            KernelAction::Shutdown => ("a shutdown", Verb::Shutdown),
         };
         let why: Vec<_> = objections.iter().map(objection_text).collect();
         let why = why.join(", and ");
-        let text = format!("{name}: refused, since {command} would {why}");
-        let notebook = quote(&target.session.notebook);
-        let mut problem = Problem::new(ProblemKind::Refused, text).hint(format!(
-            "ask them first; to insist: {command} --force {notebook}"
-        ));
+        let text = format!("{name}: refused, since {noun} would {why}");
+        let insist = nb(verb).option("--force");
+        let insist = insist.notebook(&target.session.notebook);
+        let problem = Problem::new(ProblemKind::Refused, text);
+        let mut problem = problem.hint(hint!["ask them first; to insist: ", insist]);
         problem.question = Some(Box::new(ConfirmationQuestion::Force {
-            text: format!("{name}: {command} would {why}. Go on? [y/N] "),
+            text: format!("{name}: {noun} would {why}. Go on? [y/N] "),
             declined: format!("{name}: left as it is"),
         }));
         Err(problem)

@@ -13,7 +13,8 @@ use crate::editing::git::GitError;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::seen::SeenCells;
 use crate::editing::view::{self, View};
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellDiff, CellSide, Document, FieldDiff, Revision, diff, diff_metadata};
 
 /// Which versions are compared.
@@ -146,8 +147,12 @@ fn earlier_version(
             let unseen = || {
                 let name = caller.actor.name();
                 let message = format!("{name} has seen no cell of {} yet", file.key);
-                Problem::new(ProblemKind::Failed, message)
-                    .hint("nb cell shows cells; nb diff --git compares with git")
+                Problem::new(ProblemKind::Failed, message).hint(hint![
+                    nb(Verb::Cell),
+                    " shows cells; ",
+                    nb(Verb::Diff).option("--git"),
+                    " compares with git"
+                ])
             };
             return seen().ok_or_else(unseen);
         }
@@ -158,10 +163,12 @@ fn earlier_version(
                 return Ok(earlier);
             }
             return earlier_notebook::in_git(file, "HEAD").map_err(|error| {
-                let notebook = quote(&file.path);
-                problem(&error, file).hint(format!(
-                    "nb diff {notebook} REVISION compares with an earlier one; nb log {notebook} lists them"
-                ))
+                problem(&error, file).hint(hint![
+                    nb(Verb::Diff).notebook(&file.path).word("REVISION"),
+                    " compares with an earlier one; ",
+                    nb(Verb::Log).notebook(&file.path),
+                    " lists them"
+                ])
             });
         }
     };
@@ -203,22 +210,17 @@ fn revision_lines(list: &[PastRevision]) -> Vec<String> {
 
 fn problem(error: &EarlierError, file: &NotebookFile) -> Problem {
     let problem = Problem::new(ProblemKind::Failed, causes(error));
-    let notebook = quote(&file.path);
+    let git = nb(Verb::Diff).notebook(&file.path).option("--git");
     match error {
-        EarlierError::NoSuchRevision { prefix, last } => {
-            problem.lines(&revision_lines(last)).hint(format!(
-                "nb diff {notebook} --git {} compares with git's",
-                quote(Path::new(prefix))
-            ))
-        }
+        EarlierError::NoSuchRevision { prefix, last } => problem
+            .lines(&revision_lines(last))
+            .hint(hint![git.word(&**prefix), " compares with git's"]),
         EarlierError::Ambiguous { candidates, .. } => problem
             .lines(&revision_lines(candidates))
             .hint("give more of it"),
-        EarlierError::Unknown(_) => {
-            problem.hint(format!("nb diff {notebook} --git compares with git's HEAD"))
-        }
+        EarlierError::Unknown(_) => problem.hint(hint![git, " compares with git's HEAD"]),
         EarlierError::Git(GitError::NotThere { path, .. }) => {
-            problem.hint(format!("git add {}", quote(Path::new(path))))
+            problem.hint(hint!["git add ", Path::new(path)])
         }
         EarlierError::Git(_) | EarlierError::NotANotebook { .. } => problem,
     }

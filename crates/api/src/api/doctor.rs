@@ -9,7 +9,6 @@ use super::envelope::Answer;
 use super::open::check_name;
 use super::problem::Problem;
 use crate::editing::notebook_file::refuse_no_notebook;
-use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::setup::doctor::{Check, Verdict, examine, examine_server};
 
@@ -39,9 +38,10 @@ pub async fn doctor(caller: &Caller) -> Result<DoctorAnswer, Problem> {
     blocking(caller, move |_| {
         let mut checks = examine(&notebook, &ProcessVariables, on_server);
         checks.splice(0..0, named.as_deref().and_then(no_notebook));
-        let name = named.map_or("NOTEBOOK".to_owned(), |it| quote(&it));
-        for fix in checks.iter_mut().filter_map(|check| check.fix.as_mut()) {
-            *fix = fix.replace("NOTEBOOK", &name);
+        if let Some(notebook) = &named {
+            for check in &mut checks {
+                check.fix = check.fix.take().map(|fix| fix.named(notebook));
+            }
         }
         let well = checks.iter().all(|it| it.verdict != Verdict::Bad);
         Ok(DoctorAnswer { well, checks })
@@ -57,7 +57,7 @@ fn no_notebook(notebook: &Path) -> Option<Check> {
         false => Ok(refuse_no_notebook(notebook)?),
     });
     let problem = checked.err()?;
-    let elsewhere = || "name another notebook".to_owned();
+    let elsewhere = || "name another notebook".into();
     Some(Check {
         about: "notebook",
         verdict: Verdict::Bad,

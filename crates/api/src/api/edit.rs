@@ -11,6 +11,8 @@ use super::problem::editing::of_operation;
 use super::problem::{Problem, ProblemKind};
 use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::NotebookFile;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Operation, Revision};
 
 /// The policy by which a notebook is written.
@@ -42,8 +44,9 @@ impl EditRequest {
         // An error about the notebook comes before errors in the list.
         caller.notebook_file().await?;
         let operations = Operation::read_list(list).map_err(|error| {
+            let help = nb(Verb::Apply).without_notebook().option("--help");
             Problem::new(ProblemKind::Usage, error.to_string())
-                .hint("nb apply --help tells what may be in the list")
+                .hint(hint![help, " tells what may be in the list"])
         })?;
         Ok(Self {
             operations,
@@ -70,7 +73,7 @@ pub struct EditAnswer {
     /// What did not go into the file, since another program saved the same lines in between.
     pub conflicts: Vec<Conflict>,
     /// What the writer should know.
-    pub notes: Vec<String>,
+    pub notes: Vec<Hint>,
     /// The problem that the conflicts are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,

@@ -7,6 +7,7 @@ use super::caller::{Caller, TargetNotebook};
 use super::problem::Problem;
 use crate::activity::notification::Notifications;
 use crate::execution::lost::{self, KilledRecorder};
+use crate::hint::Hint;
 use crate::lifecycle::death;
 use crate::project::{Ended, Status};
 
@@ -88,7 +89,7 @@ pub struct KernelEnded {
     /// All of it, as one line for a reader.
     pub text: String,
     /// The command that starts another.
-    pub next: String,
+    pub next: Hint,
     /// The record of it.
     pub how: Ended,
 }

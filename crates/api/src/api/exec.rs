@@ -7,7 +7,7 @@ use super::edit::EditAnswer;
 use super::envelope::Answer;
 use super::job::{CellResult, FollowOptions, JobAnswer, JobObserver, JobVerdict, RunAnswer};
 use super::open::open_if_closed;
-use super::problem::editing::LIST;
+use super::problem::editing::lists_cells;
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
 use super::run::{follow_if_requested, max_time};
@@ -16,7 +16,7 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::execution::exec::{self, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
 use crate::execution::replay::Replay;
-use crate::kernel::shell::quote;
+use crate::lifecycle::death::fix_command;
 use crate::notebook::{CellChange, Document, Revision};
 use crate::project::jobs::JobCell;
 
@@ -188,7 +188,7 @@ pub async fn exec(
                 }),
                 false => {
                     let text = "none of these cells is code: nothing was run";
-                    Err(Problem::new(ProblemKind::Usage, text).hint(LIST))
+                    Err(Problem::new(ProblemKind::Usage, text).hint(lists_cells()))
                 }
             };
         }
@@ -306,8 +306,7 @@ async fn to_replay(file: &NotebookFile, document: &Document) -> Result<Replay, P
     let replay = Replay::of(&file.project, &file.key, document).await;
     let replay = replay.map_err(|error| match error {
         ExecError::NoKernel { .. } => {
-            let hint = format!("nb open {0} && nb exec {0} --replay", quote(&file.path));
-            Problem::new(ProblemKind::NoKernel, error.to_string()).hint(hint)
+            Problem::new(ProblemKind::NoKernel, error.to_string()).hint(fix_command(&file.path))
         }
         error => error.into(),
     })?;

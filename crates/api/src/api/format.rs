@@ -12,6 +12,7 @@ use crate::editing::edit::Editor;
 use crate::editing::format::{self, Differences};
 use crate::editing::gather::gather;
 use crate::editing::notebook_file::NotebookFile;
+use crate::hint::Hint;
 
 /// Which notebooks are checked, and whether they are written.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +60,7 @@ pub enum FormattedNotebook {
         #[serde(flatten)]
         differences: Differences,
         /// What its writer should know.
-        notes: Vec<String>,
+        notes: Vec<Hint>,
     },
     /// It could not be read or written.
     Failed {

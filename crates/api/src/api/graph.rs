@@ -11,6 +11,8 @@ use super::problem::{Problem, ProblemKind};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, UndefinedName, analysis, strings};
 use crate::editing::view;
 use crate::graph::{GraphCell, Unknown};
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Document, first_line};
 use crate::stale::notebook_graph::NotebookGraph;
 
@@ -134,7 +136,8 @@ fn selected(
     let named: BTreeSet<_> = named.filter_map(|place| graph.cell_at(place)).collect();
     if named.is_empty() {
         let text = "none of these cells is code";
-        return Err(Problem::new(ProblemKind::Usage, text).hint("nb graph shows all that are"));
+        return Err(Problem::new(ProblemKind::Usage, text)
+            .hint(hint![nb(Verb::Graph), " shows all that are"]));
     }
     Ok(&graph.graph.upstream(&named) | &graph.graph.downstream(&named))
 }

@@ -14,6 +14,8 @@ use super::waiting::WaitingRequest;
 use crate::activity::actor::Actor;
 use crate::execution::reply::reply as hand_over;
 use crate::execution::salvage;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::lifecycle::status::waiting_cells;
 use crate::project::Project;
 use crate::project::cursor::Cursor;
@@ -250,7 +252,7 @@ pub async fn wait(
             .await?;
             let (folder, job) = found.ok_or_else(|| {
                 let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
-                problem.hint("nb exec CELL begins one")
+                problem.hint(hint![nb(Verb::Exec).word("CELL"), " begins one"])
             })?;
             (caller.progress)(&format!("job {} · {} · {}", job.id, job.by, describe(&job)));
             folder
@@ -388,8 +390,8 @@ fn the_one_that_asks(project: &Project) -> Result<JobFolder, Problem> {
         }
     };
     for (prompt, folder) in &asking {
-        let hint = format!("nb reply {} TEXT answers {:?}", folder.id(), prompt.prompt);
-        problem = problem.hint(hint);
+        let reply = nb(Verb::Reply).job(folder.id()).word("TEXT");
+        problem = problem.hint(hint![reply, format!(" answers {:?}", prompt.prompt)]);
     }
     if asking.is_empty() {
         problem = problem.all_hints(unseen.iter().map(|id| unseen_hint(id)));
@@ -403,8 +405,9 @@ fn may_ask_unseen(job: &Job) -> bool {
     job.front_end.is_some() && job.state == JobState::Running && job.prompt.is_none()
 }
 
-fn unseen_hint(id: &str) -> String {
-    format!("if its code waits for input all the same: nb reply {id} TEXT --force")
+fn unseen_hint(id: &str) -> Hint {
+    let reply = nb(Verb::Reply).job(id).word("TEXT").option("--force");
+    hint!["if its code waits for input all the same: ", reply]
 }
 
 /// Answers a question of a job's code.
@@ -472,8 +475,8 @@ pub async fn interrupt_job(
     }
     if !caller.actor.is_same(&Actor::from(&*job.by)) && !request.force {
         let text = format!("job {id} is {}'s: {}", job.by, describe(&job));
-        let hint = format!("nb interrupt {id} --force");
-        return Err(Problem::new(ProblemKind::Refused, text).hint(hint));
+        let interrupt = nb(Verb::Interrupt).job(id).option("--force");
+        return Err(Problem::new(ProblemKind::Refused, text).hint(interrupt));
     }
     require_recorder(&folder, id)?;
     Ok(InterruptJobAnswer {
@@ -490,7 +493,10 @@ fn require_recorder(folder: &JobFolder, id: &str) -> Result<(), Problem> {
     }
     let text = format!("nobody records job {id} any more: its recorder was killed");
     let problem = Problem::new(ProblemKind::Failed, text);
-    Err(problem.hint("nb interrupt interrupts what the kernel runs"))
+    Err(problem.hint(hint![
+        nb(Verb::Interrupt),
+        " interrupts what the kernel runs"
+    ]))
 }
 
 #[cfg(test)]

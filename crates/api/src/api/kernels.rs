@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, causes};
+use crate::hint::Hint;
 use crate::kernel::spec;
 use crate::kernel::spec::candidates::{CandidateSource, KernelCandidate};
 use crate::kernel::variables::ProcessVariables;
@@ -95,7 +96,7 @@ pub struct NotChosen {
     /// The reason.
     pub why: String,
     /// What to do about it.
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
 }
 
 /// A folder of kernelspecs that could not be read.

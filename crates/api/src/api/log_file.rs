@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking, open_project};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
+use crate::lifecycle::target::open_one;
 use crate::project::beneath;
 
 /// How many bytes of a log are read at once.
@@ -84,7 +85,7 @@ pub async fn follow_log_file(
         LogFile::Proxies => {
             let named = caller.named();
             let from = named.as_deref().unwrap_or(&caller.working_dir);
-            open_project(from, "nb open NOTEBOOK.ipynb")?.proxy_log()
+            open_project(from, open_one())?.proxy_log()
         }
     };
     blocking(caller, move |_| {

@@ -8,7 +8,8 @@ use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use crate::editing::transaction::RenameError;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Joint, Verb, nb};
 use crate::lifecycle::move_notebook::{MoveError, move_notebook};
 
 /// Which notebook is moved, and where to.
@@ -68,7 +69,8 @@ pub async fn move_to(caller: &Caller, request: MoveRequest) -> Result<MoveAnswer
 }
 
 fn problem(error: MoveError, request: &MoveRequest, working_dir: &Path) -> Problem {
-    let (from, to) = (quote(&request.from), quote(&request.to));
+    let (from, to) = (&*request.from, &*request.to);
+    let mv = || nb(Verb::Mv).word(from);
     // As the paths were typed.
     let message = causes(&error).replace(&format!("{}/", working_dir.display()), "");
     let is = |kind| Problem::new(kind, message.clone());
@@ -76,24 +78,38 @@ fn problem(error: MoveError, request: &MoveRequest, working_dir: &Path) -> Probl
         MoveError::Name(_) | MoveError::Same(_) | MoveError::NoFolder(_) => {
             is(ProblemKind::Usage).hint("nb mv FROM.ipynb TO.ipynb | nb mv FROM.ipynb FOLDER")
         }
-        MoveError::Missing(_) => is(ProblemKind::Failed).hint("nb status lists the notebooks"),
+        MoveError::Missing(_) => {
+            is(ProblemKind::Failed).hint(hint![nb(Verb::Status), " lists the notebooks"])
+        }
         MoveError::Link { to: real, .. } => {
-            is(ProblemKind::Refused).hint(format!("nb mv {} {to}", quote(real)))
+            is(ProblemKind::Refused).hint(nb(Verb::Mv).word(&**real).word(to))
         }
-        MoveError::OtherProject { .. } => is(ProblemKind::Refused).hint(format!(
-            "without them: nb shutdown {from} && mv {from} {to}, then nb open the new one"
-        )),
+        MoveError::OtherProject { .. } => is(ProblemKind::Refused).hint(hint![
+            "without them: ",
+            nb(Verb::Shutdown).notebook(from),
+            Joint::And,
+            "mv ",
+            from,
+            " ",
+            to,
+            ", then ",
+            nb(Verb::Open).notebook(to)
+        ]),
         MoveError::HasKernel(path) => {
-            let new = quote(path.strip_prefix(working_dir).unwrap_or(path));
-            is(ProblemKind::Refused).hint(format!("nb shutdown {new} && nb mv {from} {new}"))
+            let new = path.strip_prefix(working_dir).unwrap_or(path);
+            let end = nb(Verb::Shutdown).notebook(new);
+            is(ProblemKind::Refused).hint(hint![end, Joint::And, mv().word(new)])
         }
-        MoveError::Another { .. } => is(ProblemKind::Refused)
-            .hint(format!("its kernel alone: nb open {to} --kernel-of {from}")),
-        MoveError::Rename(RenameError::Exists(_)) => is(ProblemKind::Refused).hint(format!(
-            "nb mv {from} ANOTHER.ipynb, or move that file away first"
-        )),
+        MoveError::Another { .. } => is(ProblemKind::Refused).hint(hint![
+            "its kernel alone: ",
+            nb(Verb::Open).notebook(to).option("--kernel-of").word(from)
+        ]),
+        MoveError::Rename(RenameError::Exists(_)) => is(ProblemKind::Refused).hint(hint![
+            mv().word("ANOTHER.ipynb"),
+            ", or move that file away first"
+        ]),
         MoveError::Rename(RenameError::Record(_)) => {
-            is(ProblemKind::Failed).hint(format!("again, for the history: nb mv {from} {to}"))
+            is(ProblemKind::Failed).hint(hint!["again, for the history: ", mv().word(to)])
         }
         MoveError::Rename(_) | MoveError::Project(_) | MoveError::Path { .. } => {
             is(ProblemKind::Failed)

@@ -11,9 +11,10 @@ use super::problem::{ConfirmationQuestion, Problem, ProblemKind, causes};
 use super::sandbox::SandboxSummary;
 use super::time::milliseconds;
 use crate::editing::{language, named_kernelspec};
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::confine::container;
 use crate::kernel::environment::install::InstallCommands;
-use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::candidates::KernelCandidate;
 use crate::kernel::spec::selection::SelectionError;
@@ -173,7 +174,7 @@ pub struct OpenedNotebook {
     /// What became of the kernelspec for front ends; none where it was left as it is, or failed.
     pub spec: Option<SpecChange>,
     /// What the user should know.
-    pub notes: Vec<String>,
+    pub notes: Vec<Hint>,
     /// How long it took.
     pub took_ms: u64,
     /// The session.
@@ -242,7 +243,8 @@ pub(super) async fn open_if_closed(
         let kernel = opened.session.kernelspec.as_ref();
         let kernel = kernel.map_or("its kernel", |spec| &spec.display_name);
         (caller.progress)(&format!("{key}: no kernel ran; started {kernel}"));
-        opened.notes.iter().for_each(|note| (caller.progress)(note));
+        let notes = opened.notes.iter();
+        notes.for_each(|note| (caller.progress)(&note.to_string()));
     }
     Ok(())
 }
@@ -280,7 +282,7 @@ async fn open_notebook(
     if request.server.is_some() {
         let shown = &notebook;
         let note = named_files::missing_on_server(&opened.session, &opened.key, shown).await;
-        opened.notes.extend(note);
+        opened.notes.extend(note.map(Hint::from));
     }
     blocking(caller, move |_| {
         let answer = answer(&notebook, opened, created, &request)?;
@@ -294,16 +296,16 @@ pub(super) fn check_name(notebook: &Path) -> Result<(), Problem> {
     let shown = notebook.display();
     if notebook.is_dir() {
         let text = format!("{shown} is a folder, not a notebook");
-        let inside = quote(&notebook.join("NAME.ipynb"));
-        return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {inside}")));
+        let open = nb(Verb::Open).notebook(&notebook.join("NAME.ipynb"));
+        return Err(Problem::new(ProblemKind::Usage, text).hint(open));
     }
     if notebook
         .extension()
         .is_none_or(|extension| extension != "ipynb")
     {
         let text = format!("{shown} is not a notebook: its name does not end in .ipynb");
-        let named = quote(&notebook.with_extension("ipynb"));
-        return Err(Problem::new(ProblemKind::Usage, text).hint(format!("nb open {named}")));
+        let open = nb(Verb::Open).notebook(&notebook.with_extension("ipynb"));
+        return Err(Problem::new(ProblemKind::Usage, text).hint(open));
     }
     if std::path::absolute(notebook).is_ok_and(|whole| whole.to_str().is_none()) {
         let text = format!("cannot open {shown}: its path is not UTF-8");
@@ -381,19 +383,18 @@ fn confinement(request: &OpenRequest, notebook: &Path) -> Result<Option<Confinem
 
 /// Returns the program that starts containers of an image.
 fn container_program(image: &str, notebook: &Path) -> Result<PathBuf, Problem> {
-    let notebook = quote(notebook);
-    let refused = |why: &str, hint: String| {
+    let open = nb(Verb::Open).notebook(notebook);
+    let refused = |why: &str, hint: Hint| {
         let text = format!("cannot start a kernel in a container of {image}: {why}");
         Problem::new(ProblemKind::Refused, text).hint(hint)
     };
     if image.is_empty() || image.starts_with('-') {
-        let hint = format!("nb open {notebook} --container IMAGE");
-        return Err(refused("that is not the name of an image", hint));
+        let open = open.option("--container").word("IMAGE");
+        return Err(refused("that is not the name of an image", open.into()));
     }
     container::program(image, &ProcessVariables).map_err(|(why, hint)| {
-        let alternative =
-            format!("to confine a kernel of this machine: nb open {notebook} --sandbox");
-        refused(&why, hint).hint(alternative)
+        let open = open.option("--sandbox");
+        refused(&why, hint.into()).hint(hint!["to confine a kernel of this machine: ", open])
     })
 }
 
@@ -487,9 +488,8 @@ fn not_opened(error: OpenError, notebook: &Path) -> Problem {
         let options = candidates.iter().map(KernelCandidate::option).collect();
         problem.question = Some(Box::new(ConfirmationQuestion::Kernel(options)));
     }
-    for hint in &mut problem.hints {
-        *hint = hint.replace("NOTEBOOK", &quote(notebook));
-    }
+    let hints = problem.hints.into_iter();
+    problem.hints = hints.map(|hint| hint.named(notebook)).collect();
     problem
 }
 
@@ -577,5 +577,32 @@ impl OpenedNotebook {
     pub fn spec_name(&self) -> String {
         let kernelspec = self.session.kernelspec.as_ref();
         spec::shared_display_name(kernelspec.map_or("python", |spec| &spec.language))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_server_does_not_ask_for_the_end_of_the_kernel_that_is_opened() {
+        let full = OpenError::ServerLimit {
+            server: "gpu".to_owned(),
+            most: 1,
+            open: Vec::new(),
+        };
+        let problem = not_opened(full, Path::new("/p/new.ipynb"));
+        let hint = problem.hints[0].to_string();
+        assert_eq!(hint, "end one that is not needed: nb shutdown NOTEBOOK");
+        let gone = OpenError::NoServerKernel {
+            server: "gpu".to_owned(),
+            id: "1".to_owned(),
+        };
+        let problem = not_opened(gone, Path::new("/p/new.ipynb"));
+        let hint = problem.hints[1].to_string();
+        assert_eq!(
+            hint,
+            "to start one there: nb open /p/new.ipynb --server gpu"
+        );
     }
 }

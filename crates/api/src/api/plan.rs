@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::cells::NotebookSummary;
 use super::envelope::Answer;
+use super::graph::NameRead;
 use super::problem::Problem;
 use super::selection::{CellsToRun, Doubts};
 use super::stale::{CellNames, FIRST_LINE, StaleCell, analysis};
@@ -43,6 +44,9 @@ pub struct PlannedRow {
     pub why: String,
     /// Why it is out of date, if that is the reason.
     pub stale: Option<StaleCell>,
+    /// The name that it reads from another cell, if that is the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<NameRead>,
     /// As much of its id as other requests need.
     #[serde(skip)]
     pub short_id: String,
@@ -68,7 +72,17 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
                 RunReason::Stale(_) => names.stale_at(place),
                 RunReason::Requested | RunReason::Restores(_) | RunReason::Reads { .. } => None,
             };
+            let reads = match (&planned.why, &stale) {
+                (RunReason::Reads { name, cell }, _)
+                | (RunReason::Stale(Stale::Needs { name, cell, .. }), None) => Some(NameRead {
+                    name: name.to_string(),
+                    from: vec![names.id(*cell)],
+                    short_from: vec![names.short_id(*cell).to_owned()],
+                }),
+                _ => None,
+            };
             Some(PlannedRow {
+                reads,
                 index: place,
                 id: cell.id().to_owned(),
                 first_line: first_line(&cell.source(), FIRST_LINE),

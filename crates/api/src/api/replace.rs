@@ -8,6 +8,8 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use super::search::pattern;
 use crate::editing::edit;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, DocumentEditError, Replacement};
 
 /// What is replaced, and where.
@@ -66,7 +68,10 @@ pub async fn replace(caller: &Caller, request: ReplaceRequest) -> Result<Replace
             };
             let message = format!("{where_it_is_not} {:?}", request.old);
             let problem = Problem::new(ProblemKind::Failed, message);
-            return Err(problem.hint("nb search PATTERN finds text in sources and outputs"));
+            return Err(problem.hint(hint![
+                nb(Verb::Search).word("PATTERN"),
+                " finds text in sources and outputs"
+            ]));
         }
         Ok(ReplaceAnswer {
             edit: EditAnswer::of(&file, outcome),

@@ -8,7 +8,8 @@ use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use super::time::milliseconds;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Joint, Verb, nb};
 use crate::lifecycle::consent::KernelAction;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::restart::{TaskReport, begin_restart};
@@ -75,10 +76,13 @@ pub async fn restart(caller: &Caller, request: RestartRequest) -> Result<Restart
                 true => ProblemKind::StillRunning,
                 false => ProblemKind::NoKernel,
             };
-            let notebook = quote(&target.session.notebook);
-            Err(Problem::new(kind, message).lines(&lines).hint(format!(
-                "nb log --kernel -n {notebook} | nb open {notebook}"
-            )))
+            let notebook = &target.session.notebook;
+            let log = nb(Verb::Log).option("--kernel").option("-n");
+            Err(Problem::new(kind, message).lines(&lines).hint(hint![
+                log.notebook(notebook),
+                Joint::Or,
+                nb(Verb::Open).notebook(notebook)
+            ]))
         }
     }
 }

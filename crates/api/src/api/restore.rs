@@ -11,7 +11,8 @@ use super::versions::{self, listed, version_lines};
 use crate::editing::history::{self, CellVersion, RestoreError};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Revision};
 
 /// Which version of which cell is brought back.
@@ -71,7 +72,6 @@ pub(super) fn problem(error: RestoreError, by: &str, file: &NotebookFile) -> Pro
     let message = causes(&error);
     let problem = |kind| Problem::new(kind, message.clone());
     let document = || view::open(file, by).map(|view| view.document);
-    let notebook = quote(&file.path);
     let lines = |list: &Vec<CellVersion>| match document() {
         Ok(document) => version_lines(&listed(file, &document, list.clone())),
         Err(_) => Vec::new(),
@@ -104,7 +104,13 @@ pub(super) fn problem(error: RestoreError, by: &str, file: &NotebookFile) -> Pro
             .lines(&lines(versions))
             .hint(versions::not_kept(file)),
         RestoreError::NoEarlier { ref cell } => problem(ProblemKind::Failed)
-            .hint(format!("nb log {notebook} {cell} lists its versions"))
-            .hint(format!("nb diff {notebook} --git shows what git has")),
+            .hint(hint![
+                nb(Verb::Log).notebook(&file.path).word(&**cell),
+                " lists its versions"
+            ])
+            .hint(hint![
+                nb(Verb::Diff).notebook(&file.path).option("--git"),
+                " shows what git has"
+            ]),
     }
 }

@@ -13,7 +13,8 @@ use crate::editing::content::read_notebook;
 use crate::editing::gather::{FoundNotebook, gather};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 pub use crate::notebook::SearchScope;
 use crate::notebook::{Document, SearchMatch};
 use crate::project::Project;
@@ -148,10 +149,10 @@ pub(super) fn pattern(
         let message = format!("{typed:?} is not a regular expression");
         Problem::new(ProblemKind::Usage, message)
             .lines(&lines)
-            .hint(format!(
-                "nb search -F {} takes it as plain text",
-                quote(Path::new(typed))
-            ))
+            .hint(hint![
+                nb(Verb::Search).option("-F").word(typed),
+                " takes it as plain text"
+            ])
     })
 }
 

@@ -11,6 +11,8 @@ use super::stale::analysis;
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{self, CellSelection};
 use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Document};
 use crate::project::jobs::JobCell;
 use crate::stale::notebook_graph::NotebookGraph;
@@ -80,11 +82,11 @@ impl CellsToRun {
         match (self.named.is_empty(), self.all || filters || is_part) {
             (true, false) => {
                 let problem = no_cell("no cell is named");
-                Err(problem.hint("nb exec --all runs all cells"))
+                Err(problem.hint(hint![nb(Verb::Exec).option("--all"), " runs all cells"]))
             }
             (false, _) if self.all || is_part || self.replay => Err(Problem::new(
                 ProblemKind::Usage,
-                "cells are named twice: by themselves and by --all, --from, --to or --replay",
+                "cells are named twice: one by one, and as all, as a range or as a replay",
             )),
             (false, _) => Ok(Some(places(document, &self.named)?)),
             (true, true) if is_part => {

@@ -8,7 +8,8 @@ use super::caller::{Caller, open_project};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use super::time::milliseconds;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::lifecycle;
 use crate::lifecycle::all_kernels::{self, Kernels};
 use crate::lifecycle::consent::KernelAction;
@@ -112,13 +113,19 @@ pub async fn shutdown(
             && let Some(lost) = server_connection::lost(&target.session)
         {
             let name = &target.notebook_key;
-            let notebook = quote(&target.session.notebook);
+            let shutdown = |option| {
+                let shutdown = nb(Verb::Shutdown).option(option);
+                shutdown.notebook(&target.session.notebook)
+            };
             let text = format!("{name}: refused, since its kernel would go on there: {lost}");
             return Err(Problem::new(ProblemKind::Refused, text)
-                .hint(format!(
-                    "to leave it to nb open: nb shutdown --detach {notebook}"
-                ))
-                .hint(format!("to give it up: nb shutdown --force {notebook}")));
+                .hint(hint![
+                    "to leave it to ",
+                    nb(Verb::Open),
+                    ": ",
+                    shutdown("--detach")
+                ])
+                .hint(hint!["to give it up: ", shutdown("--force")]));
         }
         caller
             .consent(KernelAction::Shutdown, &target, request.force)
@@ -162,7 +169,9 @@ pub async fn shutdown_idle(
     let kernels = if request.all {
         all_kernels::all_kernels().await
     } else {
-        let hint = "for all your projects: nb shutdown --idle AGE --all";
+        let all = nb(Verb::Shutdown).without_notebook().option("--idle");
+        let all = all.word("AGE").option("--all");
+        let hint = hint!["for all your projects: ", all];
         let project = open_project(&caller.working_dir, hint)?;
         let statuses = all_kernels::of_project(&project).await?;
         let statuses = statuses.into_iter().map(|status| (project.clone(), status));

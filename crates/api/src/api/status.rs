@@ -12,19 +12,25 @@ use super::sandbox::SandboxSummary;
 use super::waiting::WaitingRequest;
 use crate::activity::actor::Actor;
 use crate::activity::labels::cell_with_actor;
+use crate::hint;
+use crate::hint::{Hint, Joint, Verb, nb};
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::all_kernels::{self, UnreachableKernel};
 use crate::lifecycle::liveness::{Liveness, sandboxed};
 use crate::lifecycle::server_connection;
 use crate::lifecycle::status::{SessionStatus, status as status_of};
+use crate::lifecycle::target::open_one;
 use crate::project::event::RunningExecution;
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{ConnectionState, Ended, Project, ResourceLimits, Session, Status};
 use crate::setup::serve::{self, Health, Level};
 use crate::wire::Transport;
 
-/// The hint for a folder in which no notebook is open.
-pub(super) const ELSEWHERE: &str = "nb open NOTEBOOK.ipynb | nb status --all";
+/// Returns the hint for a folder in which no notebook is open.
+fn elsewhere() -> Hint {
+    let all = nb(Verb::Status).without_notebook().option("--all");
+    hint![open_one(), Joint::Or, all]
+}
 
 /// The kernels of a project.
 #[derive(Clone, Debug, Serialize)]
@@ -267,7 +273,7 @@ async fn ask(caller: Caller) -> Result<StatusAnswer, Problem> {
             (target.project, vec![SessionStatus { key, ..status }])
         }
         false => {
-            let project = open_project(&caller.working_dir, ELSEWHERE)?;
+            let project = open_project(&caller.working_dir, elsewhere())?;
             let statuses = all_kernels::of_project(&project).await?;
             let mut kernels = statuses.iter().filter(|it| it.kernel_of.is_none());
             if let (Some(only), None) = (kernels.next(), kernels.next()) {

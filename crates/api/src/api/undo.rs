@@ -10,7 +10,8 @@ use super::time::moment;
 use super::versions;
 use crate::editing::history::{self, OperationEntry, UndoError};
 use crate::editing::notebook_file::NotebookFile;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Verb, nb};
 
 /// The edit to undo, and the write policy.
 #[derive(Clone, Debug, Default)]
@@ -101,21 +102,22 @@ pub(super) fn problem(error: UndoError, file: &NotebookFile) -> Problem {
 fn described(error: &UndoError, file: &NotebookFile) -> Problem {
     let listed = |ops: &[OperationEntry]| ops.iter().map(in_words).collect::<Vec<_>>();
     let problem = |kind| Problem::new(kind, causes(error));
-    let notebook = quote(&file.path);
+    let undo_op = |op: &str| nb(Verb::Undo).notebook(&file.path).word(op);
+    let log = || nb(Verb::Log).notebook(&file.path);
     match error {
         UndoError::Nothing { undo, others, .. } => {
             let mut problem = problem(ProblemKind::Failed).lines(&listed(others));
             if let Some(op) = others.first() {
-                problem = problem.hint(format!(
-                    "these are others' edits; to take one back: nb undo {notebook} {}",
-                    op.op
-                ));
+                problem = problem.hint(hint![
+                    "these are others' edits; to take one back: ",
+                    undo_op(&op.op)
+                ]);
             }
             match undo {
-                Some(op) => problem.hint(format!(
-                    "to do again what you took back last: nb undo {notebook} {}",
-                    op.op
-                )),
+                Some(op) => problem.hint(hint![
+                    "to do again what you took back last: ",
+                    undo_op(&op.op)
+                ]),
                 None => problem,
             }
         }
@@ -132,31 +134,32 @@ fn described(error: &UndoError, file: &NotebookFile) -> Problem {
             };
             let problem = problem(kind).lines(&lines.collect::<Vec<_>>());
             match next {
-                Some(op) => problem.hint(format!(
-                    "to take back the one before, {}: nb undo {notebook} {}",
-                    in_words(op),
-                    op.op
-                )),
-                None => problem.hint(format!(
-                    "nb log {notebook} lists what was done; nb restore {notebook} CELL@REVISION brings a version back"
-                )),
+                Some(op) => problem.hint(hint![
+                    format!("to take back the one before, {}: ", in_words(op)),
+                    undo_op(&op.op)
+                ]),
+                None => problem.hint(hint![
+                    log(),
+                    " lists what was done; ",
+                    nb(Verb::Restore).notebook(&file.path).word("CELL@REVISION"),
+                    " brings a version back"
+                ]),
             }
         }
         UndoError::NoSuchOp { last, .. } => problem(ProblemKind::Failed)
             .lines(&listed(last))
-            .hint(format!("nb log {notebook} lists what was done")),
+            .hint(hint![log(), " lists what was done"]),
         UndoError::Ambiguous { candidates, .. } => problem(ProblemKind::Failed)
             .lines(&listed(candidates))
             .hint("give more of it"),
-        UndoError::Already { by, .. } => problem(ProblemKind::Failed).hint(format!(
-            "to do it again, take that back: nb undo {notebook} {by}"
-        )),
+        UndoError::Already { by, .. } => problem(ProblemKind::Failed)
+            .hint(hint!["to do it again, take that back: ", undo_op(by)]),
         UndoError::Conflicts { op, conflicts } => problem(ProblemKind::Conflict)
             .with_conflicts(conflicts, false)
-            .hint(format!(
-                "to take it back over that: nb undo {notebook} {} --force",
-                op.op
-            )),
+            .hint(hint![
+                "to take it back over that: ",
+                undo_op(&op.op).option("--force")
+            ]),
         UndoError::Unknown { .. } | UndoError::Operation { .. } => {
             problem(ProblemKind::Failed).hint(versions::not_kept(file))
         }

@@ -6,7 +6,7 @@ use super::caller::Caller;
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
 use crate::execution::vars::{self, Variable, VariablesRequest};
-use crate::kernel::shell::quote;
+use crate::hint::{Verb, nb};
 use crate::project::Status;
 
 /// How many characters of each value are in a list.
@@ -50,7 +50,7 @@ pub async fn vars(caller: &Caller, request: VarsRequest) -> Result<VarsAnswer, P
     let session = &target.session;
     if matches!(session.status, Status::Stopped | Status::Died) {
         let text = format!("{} has no kernel now", target.notebook_key);
-        let open = format!("nb open {}", quote(&session.notebook));
+        let open = nb(Verb::Open).notebook(&session.notebook);
         return Err(Problem::new(ProblemKind::NoKernel, text).hint(open));
     }
     let options = VariablesRequest {

@@ -14,7 +14,8 @@ use crate::activity::actor::Actor;
 use crate::editing::history::{self, CellVersion, Deleted, NotSelected, Selected};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{CellSelector, CellType, ChangeKind, Document, Revision};
 
 /// How many characters of a version's first line are shown.
@@ -236,17 +237,17 @@ pub(super) fn deleted_lines(
 }
 
 /// Returns the hint for a version that is needed but not stored.
-pub(super) fn not_kept(file: &NotebookFile) -> String {
+pub(super) fn not_kept(file: &NotebookFile) -> Hint {
     match file.project.objects() {
         None => {
-            "no versions of cells are kept here: journal.code = false in .nb/config.toml".to_owned()
+            "no versions of cells are kept here: journal.code = false in .nb/config.toml".into()
         }
-        Some(_) => {
-            let notebook = quote(&file.path);
-            format!(
-                "nb log {notebook} CELL lists what is kept of a cell; nb restore brings it back"
-            )
-        }
+        Some(_) => hint![
+            nb(Verb::Log).notebook(&file.path).word("CELL"),
+            " lists what is kept of a cell; ",
+            nb(Verb::Restore),
+            " brings it back"
+        ],
     }
 }
 

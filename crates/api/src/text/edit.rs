@@ -1,10 +1,12 @@
 //! What an edit changed, as text.
 
 use crate::api::EditAnswer;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{CellChange, ChangeKind, Conflict};
 
 /// Returns the changes as lines: one for each kind of change, with the index and the id of each cell.
-pub fn lines(answer: &EditAnswer) -> Vec<String> {
+pub fn lines(answer: &EditAnswer) -> Vec<Hint> {
     let mut lines: Vec<String> = Vec::new();
     let mut last = "";
     for change in &runs(&answer.changes) {
@@ -18,8 +20,11 @@ pub fn lines(answer: &EditAnswer) -> Vec<String> {
     if lines.is_empty() {
         lines.push("unchanged".to_owned());
     }
-    if let (Some(op), Some(line)) = (&answer.op, lines.last_mut()) {
-        line.push_str(&format!(" · nb undo {op}"));
+    let mut lines: Vec<_> = lines.into_iter().map(Hint::from).collect();
+    if let Some(op) = &answer.op
+        && let Some(line) = lines.pop()
+    {
+        lines.push(hint![line, " · ", nb(Verb::Undo).word(&**op)]);
     }
     lines
 }
@@ -119,7 +124,9 @@ mod tests {
         let path = folder.path().join("a.ipynb");
         std::fs::write(&path, theirs.to_bytes()).unwrap();
         let file = NotebookFile::of(&path).unwrap();
-        insta::assert_snapshot!(lines(&EditAnswer::of(&file, outcome)).join("\n"), @r"
+        let lines = lines(&EditAnswer::of(&file, outcome));
+        let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd

@@ -1,6 +1,8 @@
 //! A notebook's graph, and a plan to run its cells, as text.
 
 use crate::api::{Doubts, GraphAnswer, GraphRow, NameRead, PlanAnswer, PlannedRow};
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::text::count;
 
 /// How many names are in a line.
@@ -90,15 +92,19 @@ const ANY: &str =
     "any value may be another than after Restart & Run All: code ran whose effect is not known";
 
 /// Returns what is not certain after a run of the stale cells, in one line, if there is anything.
-pub fn doubts(doubts: &Doubts) -> Option<String> {
+pub fn doubts(doubts: &Doubts) -> Option<Hint> {
     let names = doubts.doubtful.iter().map(|it| it.name.clone());
     match names.collect::<Vec<_>>().as_slice() {
-        _ if doubts.any_name_is_doubtful => Some(ANY.to_owned()),
+        _ if doubts.any_name_is_doubtful => Some(ANY.into()),
         [] => None,
-        names => Some(format!(
-            "perhaps not as after Restart & Run All: {}; nb exec --stale --plan says why",
-            names_text(names)
-        )),
+        names => Some(hint![
+            format!(
+                "perhaps not as after Restart & Run All: {}; ",
+                names_text(names)
+            ),
+            nb(Verb::Exec).option("--stale").option("--plan"),
+            " says why"
+        ]),
     }
 }
 

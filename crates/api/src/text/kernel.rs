@@ -12,8 +12,9 @@ use crate::api::{
     InterruptAnswer, InterruptJobAnswer, KernelStatus, RestartAnswer, ServerKernelStatus,
     ShutdownAnswer,
 };
+use crate::hint;
+use crate::hint::{Hint, Joint, Verb, nb};
 use crate::kernel::process::limits::{self, MemoryBound};
-use crate::kernel::shell::quote;
 use crate::lifecycle::death;
 use crate::lifecycle::idle::span;
 use crate::lifecycle::liveness::Liveness;
@@ -22,32 +23,35 @@ use crate::notebook::size;
 use crate::project;
 
 /// Returns the lines about a kernel, with those about who has joined it.
-pub fn lines(kernel: &KernelStatus) -> Vec<String> {
+pub fn lines(kernel: &KernelStatus) -> Vec<Hint> {
     let mut lines = kernel_lines(kernel);
     if kernel.kernel_of.is_some() {
         return lines;
     }
     for joined in &kernel.joined {
-        lines.push(format!(
+        let joined = format!(
             "  joined: {} since {} ({}, pid {})",
             joined.front_end,
             moment(joined.since),
             count(joined.clients, "client"),
             joined.pid
-        ));
+        );
+        lines.push(joined.into());
     }
     lines
 }
 
 /// Returns the line about a kernel that was interrupted.
-pub fn interrupted(answer: &InterruptAnswer) -> String {
+pub fn interrupted(answer: &InterruptAnswer) -> Hint {
     let notebook = &answer.notebook;
+    let goes_on = hint![" still runs · next: ", nb(Verb::Restart)];
     match &answer.job {
         Some(job) if answer.goes_on => {
-            return format!("{notebook}: job {job} interrupted, and still runs · next: nb restart");
+            let text = format!("{notebook}: job {job} interrupted, and");
+            return hint![text, goes_on];
         }
-        Some(job) => return format!("{notebook}: job {job} interrupted"),
-        None if !answer.interrupted => return format!("{notebook}: nothing runs"),
+        Some(job) => return format!("{notebook}: job {job} interrupted").into(),
+        None if !answer.interrupted => return format!("{notebook}: nothing runs").into(),
         None => {}
     }
     let mut text = format!("{notebook}: interrupted (by {})", answer.mode);
@@ -56,22 +60,27 @@ pub fn interrupted(answer: &InterruptAnswer) -> String {
     }
     match &answer.running {
         Some(it) if answer.goes_on => {
-            text += &format!(" · {} still runs · next: nb restart", it.text);
+            text += &format!(" · {}", it.text);
+            return hint![text, goes_on];
         }
         Some(it) => text += &format!(" · {} runs now", it.text),
         None => {}
     }
-    text
+    text.into()
 }
 
 /// Returns the line about a job that was interrupted.
-pub fn interrupted_job(answer: &InterruptJobAnswer) -> String {
+pub fn interrupted_job(answer: &InterruptJobAnswer) -> Hint {
     let job = &answer.job;
+    let wait = nb(Verb::Wait).job(job);
     match answer.over {
-        true => format!("job {job}: ended · nb wait {job}"),
-        false => {
-            format!("job {job}: interrupted, and still runs · next: nb wait {job} | nb restart")
-        }
+        true => hint![format!("job {job}: ended · "), wait],
+        false => hint![
+            format!("job {job}: interrupted, and still runs · next: "),
+            wait,
+            Joint::Or,
+            nb(Verb::Restart)
+        ],
     }
 }
 
@@ -114,15 +123,13 @@ pub fn shut_down(answer: &ShutdownAnswer) -> String {
 }
 
 /// Returns the lines about a kernel, without those about who has joined it.
-pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
+pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<Hint> {
     let status = &kernel.known;
     let session = &status.session;
     if let Some(owner) = &status.kernel_of {
         let state = kernel.state;
-        return vec![format!(
-            "{}: shares the kernel of {owner} ({state})",
-            status.key
-        )];
+        let text = format!("{}: shares the kernel of {owner} ({state})", status.key);
+        return vec![text.into()];
     }
     let mut parts = vec![state_text(kernel)];
     if let Some(spec) = &session.kernelspec {
@@ -148,63 +155,70 @@ pub(crate) fn kernel_lines(kernel: &KernelStatus) -> Vec<String> {
     if session.is_attached() {
         parts.push("started by another program".to_owned());
     }
-    let mut lines = vec![format!("{}: {}", status.key, parts.join(" · "))];
+    let notebook = &*session.notebook;
+    let open = || nb(Verb::Open).notebook(notebook);
+    let mut lines = vec![Hint::from(format!("{}: {}", status.key, parts.join(" · ")))];
     if let Some(ended) = &session.ended {
-        let next = quote(&session.notebook);
         match kernel.state {
             "died" => {
                 let text = death::description(&status.key, ended);
-                let fix = death::fix_command(&session.notebook);
-                lines.push(format!("  {text} next: {fix}"));
-                lines.extend(ended.lines.iter().map(|line| format!("  | {line}")));
+                let fix = death::fix_command(notebook);
+                lines.push(hint![format!("  {text} next: "), fix]);
+                let written = ended.lines.iter();
+                lines.extend(written.map(|line| Hint::from(format!("  | {line}"))));
             }
             "stopped" => {
                 let by = ended.by.as_ref().map(|by| format!(" by {by}"));
                 let why = ended.other.get("because").and_then(Value::as_str);
                 let why = why.map(|why| format!(", since {why},"));
-                lines.push(format!(
-                    "  {}{}{} at {}; next: nb open {next}",
+                let text = format!(
+                    "  {}{}{} at {}; next: ",
                     ended.reason,
                     by.unwrap_or_default(),
                     why.unwrap_or_default(),
                     moment(ended.at),
-                ));
+                );
+                lines.push(hint![text, open()]);
             }
             _ => {}
         }
     }
     if kernel.file_gone {
-        let old = quote(&session.notebook);
-        lines.push(format!(
-            "  its file is gone, and its kernel runs on; if it was moved: nb mv {old} NEW.ipynb; else: nb shutdown {old}"
-        ));
+        lines.push(hint![
+            "  its file is gone, and its kernel runs on; if it was moved: ",
+            nb(Verb::Mv).word(notebook).word("NEW.ipynb"),
+            "; else: ",
+            nb(Verb::Shutdown).notebook(notebook)
+        ]);
     }
     if status.abandoned {
-        lines.push(format!(
-            "  the process that started it was ended before it was ready; next: nb open {}",
-            quote(&session.notebook)
-        ));
+        lines.push(hint![
+            "  the process that started it was ended before it was ready; next: ",
+            open()
+        ]);
     }
     if let Liveness::Own(process) = &status.liveness
         && let Some(why) = OpenError::process_stopped(session, process)
     {
-        lines.push(format!("  {why}"));
+        lines.push(format!("  {why}").into());
     }
     if matches!(kernel.state, "elsewhere" | "unchecked") {
         let why = OpenError::out_of_reach(session);
-        lines.push(format!("  {why}"));
+        lines.push(format!("  {why}").into());
     }
     if let Some(sandbox) = session.sandbox() {
-        lines.push(format!("  {}", sandboxing::text(sandbox, Path::new(""))));
+        let sandbox = sandboxing::text(sandbox, Path::new(""));
+        lines.push(format!("  {sandbox}").into());
     }
     if !status.shared_by.is_empty() {
-        lines.push(format!("  shared by: {}", status.shared_by.join(", ")));
+        let others = status.shared_by.join(", ");
+        lines.push(format!("  shared by: {others}").into());
     }
     lines.extend(
         kernel
             .waits
             .iter()
-            .map(|it| format!("  waits: {}", it.text)),
+            .map(|it| Hint::from(format!("  waits: {}", it.text))),
     );
     lines
 }

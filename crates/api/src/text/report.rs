@@ -9,7 +9,8 @@ use crate::api::job::{BlockingJob, JobAnswer, describe_code, describe_wait};
 use crate::api::outputs::{self, OutputText};
 use crate::api::time;
 use crate::execution::follow::FollowEnd;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Command, Hint, Joint, Verb, nb};
 use crate::lifecycle::death;
 use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobPrompt, JobState};
@@ -23,8 +24,8 @@ pub enum Piece<'a> {
     Head(String),
     /// A cell's outputs.
     Outputs(&'a OutputText),
-    /// What there is to know besides. Commands in it do not name the notebook yet.
-    Note(String),
+    /// What there is to know besides.
+    Note(Hint),
 }
 
 /// Returns the answer of a job as a person or an agent reads it. If there are several cells, each one that
@@ -59,7 +60,7 @@ impl Report<'_> {
         }
         // The cause comes before its consequences.
         for note in job.notes.iter().filter(|note| !is_raised(answer, note)) {
-            self.note(note.as_str());
+            self.note(note.clone());
         }
         let cells = job.cells.iter().enumerate().skip(answer.seen.over);
         for (at, cell) in cells {
@@ -75,15 +76,16 @@ impl Report<'_> {
         }
         let is_missing = |cell: &JobCell| cell.cell.is_some() && cell.unwritten.is_some();
         if answer.left == FollowEnd::Over && !job.held && job.cells.iter().any(is_missing) {
-            let id = &job.id;
-            self.note(format!(
-                "they are kept: nb jobs {id} --write writes them, once that is mended"
-            ));
+            self.note(hint![
+                "they are kept: ",
+                nb(Verb::Jobs).job(&job.id).option("--write"),
+                " writes them, once that is mended"
+            ]);
         }
         self.note_follow_end();
     }
 
-    fn note(&mut self, text: impl Into<String>) {
+    fn note(&mut self, text: impl Into<Hint>) {
         self.pieces.push(Piece::Note(text.into()));
     }
 
@@ -91,6 +93,9 @@ impl Report<'_> {
         let answer = self.answer;
         let job = &answer.record;
         let id = &job.id;
+        let wait = || nb(Verb::Wait).job(id);
+        let interrupt = || nb(Verb::Interrupt).job(id);
+        let peek = || nb(Verb::Run).option("--peek").word("CODE");
         let has_output = answer.runs().iter().any(|result| result.summary.is_some());
         for waits in &answer.waits {
             self.note(format!("waits: {}", waits.text));
@@ -100,7 +105,7 @@ impl Report<'_> {
                 (Some(line), _) => {
                     self.note(format!("matched: {line}"));
                     if job.state != JobState::Done {
-                        self.note(format!("job {id} goes on · next: nb wait {id}"));
+                        self.note(hint![format!("job {id} goes on · next: "), wait()]);
                     }
                     return;
                 }
@@ -114,9 +119,11 @@ impl Report<'_> {
             }
         }
         match answer.left {
-            FollowEnd::Over if !has_output && answer.seen.at > 0 => self.note(format!(
-                "job {id} is over, without output since you last looked; nb wait {id} --all shows all"
-            )),
+            FollowEnd::Over if !has_output && answer.seen.at > 0 => self.note(hint![
+                format!("job {id} is over, without output since you last looked; "),
+                wait().option("--all"),
+                " shows all"
+            ]),
             FollowEnd::Over if !has_output => {
                 if let [cell] = job.cells.as_slice()
                     && cell.status == Some(CellEnd::Ok)
@@ -132,11 +139,11 @@ impl Report<'_> {
             FollowEnd::Over | FollowEnd::Enough => {}
             FollowEnd::StillRunning => {
                 self.note(format!("{}. Nothing is lost.", self.still_running()));
-                let peek = match job.state {
-                    JobState::Queued => " | nb run --peek CODE",
-                    _ => "",
-                };
-                self.note(format!("next: nb wait {id} | nb interrupt {id}{peek}"));
+                let next = hint!["next: ", wait(), Joint::Or, interrupt()];
+                self.note(match job.state {
+                    JobState::Queued => hint![next, Joint::Or, peek()],
+                    _ => next,
+                });
             }
             FollowEnd::BehindQuestion => {
                 self.note(format!("{}. Nothing is lost.", self.still_running()));
@@ -148,22 +155,21 @@ impl Report<'_> {
                 {
                     self.note(format!("job {other} asks: {}", prompt.prompt));
                     let reply = reply(other, prompt);
-                    self.note(format!("next: {reply} | nb wait {id}"));
+                    self.note(hint!["next: ", reply, Joint::Or, wait()]);
                 } else if let Some(prompt) = &job.behind_prompt {
                     self.note(format!(
                         "that cell asks: {} (it is answered where it was run)",
                         prompt.trim()
                     ));
-                    self.note(format!(
-                        "next: nb wait {id} | nb interrupt {id} | nb run --peek CODE"
-                    ));
+                    let next = hint!["next: ", wait(), Joint::Or, interrupt()];
+                    self.note(hint![next, Joint::Or, peek()]);
                 }
             }
             FollowEnd::Asks => {
                 let prompt = job.prompt.clone().unwrap_or_default();
                 self.note(format!("the code asks: {}", prompt.prompt));
                 let reply = reply(id, &prompt);
-                self.note(format!("next: {reply} | nb interrupt {id}"));
+                self.note(hint!["next: ", reply, Joint::Or, interrupt()]);
             }
             FollowEnd::Lost => {
                 let why = recorder_end(answer.almost_full());
@@ -225,9 +231,12 @@ fn recorder_end(free: Option<u64>) -> String {
 }
 
 /// Returns the command that answers a job's question.
-fn reply(job: &str, prompt: &JobPrompt) -> String {
-    let text = if prompt.password { "- < FILE" } else { "TEXT" };
-    format!("nb reply {job} {text}")
+fn reply(job: &str, prompt: &JobPrompt) -> Command {
+    let reply = nb(Verb::Reply).job(job);
+    match prompt.password {
+        true => reply.stdin("FILE"),
+        false => reply.word("TEXT"),
+    }
 }
 
 /// Says whether an error that is among the outputs has this text.
@@ -311,27 +320,31 @@ fn summary(job: &Job) -> String {
 }
 
 /// Describes how a cell ended, if its outputs do not show that.
-fn cell_end(job: &Job, cell: &JobCell) -> Option<String> {
-    let notebook = quote(&job.path);
+fn cell_end(job: &Job, cell: &JobCell) -> Option<Hint> {
     Some(match cell.status? {
         CellEnd::KernelDied => {
-            format!(
-                "next: {} | nb log --kernel -n {notebook}",
-                death::fix_command(&job.path)
-            )
+            let log = nb(Verb::Log).option("--kernel").option("-n");
+            let log = log.notebook(&job.path);
+            hint!["next: ", death::fix_command(&job.path), Joint::Or, log]
         }
-        CellEnd::NoKernel => {
-            "it was not run; next: nb status shows whether a kernel runs, nb open starts one if none does"
-                .to_owned()
-        }
+        CellEnd::NoKernel => hint![
+            "it was not run; next: ",
+            nb(Verb::Status),
+            " shows whether a kernel runs, ",
+            nb(Verb::Open),
+            " starts one if none does"
+        ],
+        CellEnd::Edited => hint![nb(Verb::Exec).option("--stale"), " plans anew"],
         CellEnd::Aborted => {
             "another client's failing cell emptied the kernel's queue each time; it was not run"
-                .to_owned()
+                .into()
         }
-        CellEnd::NoReply => "the kernel went idle without a reply".to_owned(),
-        CellEnd::UnknownEnd => "the kernel is idle again, but how the cell ended is not known".to_owned(),
-        CellEnd::Interrupted => "interrupted".to_owned(),
-        CellEnd::Withdrawn => "withdrawn before the kernel began with it".to_owned(),
+        CellEnd::NoReply => "the kernel went idle without a reply".into(),
+        CellEnd::UnknownEnd => {
+            "the kernel is idle again, but how the cell ended is not known".into()
+        }
+        CellEnd::Interrupted => "interrupted".into(),
+        CellEnd::Withdrawn => "withdrawn before the kernel began with it".into(),
         _ => return None,
     })
 }

@@ -14,14 +14,16 @@ pub fn lines(answer: &VarsAnswer, is_one: bool) -> Vec<String> {
     columns::lines(&rows)
 }
 
-/// Returns what there is to know about variables that are not in the list.
-pub fn note(answer: &VarsAnswer) -> Option<String> {
+/// Returns what there is to know about variables that are not in the list, and the option of `nb vars` that lists them,
+/// with what it does.
+pub fn note(answer: &VarsAnswer) -> Option<(String, &'static str)> {
     match answer.more {
         0 if answer.variables.is_empty() => {
-            Some("no variables; --all lists functions and modules too".to_owned())
+            let option = "--all lists functions and modules too";
+            Some(("no variables".to_owned(), option))
         }
         0 => None,
-        more => Some(format!("{more} more; --limit 0 lists all")),
+        more => Some((format!("{more} more"), "--limit 0 lists all")),
     }
 }
 

@@ -11,6 +11,8 @@ use super::unsaved::{self, Unsaved};
 use super::unseen::{EditBasis, PendingEdit, TextBasis, UnseenEdits};
 use super::view::{PendingCells, ShownCells};
 use crate::activity::notification::PendingNotices;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{
     Cell, CellChange, CellSelector, ChangeKind, Conflict, Document, Operation, OperationError,
     OperationFailure, Replacement, Revision,
@@ -51,7 +53,7 @@ pub struct EditOutcome {
     /// The name by which `nb undo` knows the edit; none where nothing was changed.
     pub op: Option<String>,
     /// Notes for the actor, one line each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Hint>,
 }
 
 /// Why an edit was not made; the notebook is as it was.
@@ -253,26 +255,29 @@ pub fn change(
         WriteError::NotebookFile(error) => error.into(),
         error => EditError::Write(Box::new(error)),
     })?;
-    let mut notes = written.notes.clone();
+    let notes = written.notes.iter().cloned();
+    let mut notes: Vec<_> = notes.map(Hint::from).collect();
     if written.wrote {
         let note = unsaved.note(notebook, &written.before, &editor.by);
         notes.extend(note.map(|note| {
             let notice = note.notice.into_iter();
             notice.for_each(|notice| editor.notices.add(&notebook.project, notice));
-            note.text
+            Hint::from(note.text)
         }));
     }
     // Without a call of `make` there would have been an error.
     let intended = intended.unwrap_or_else(|| written.after.clone());
     let op = recording.done(&written, &intended, &changes);
     notes.extend(unseen.merged.iter().map(|(cell, _)| {
-        format!("{cell}: lines that others changed since you saw it are kept: nb cell {cell}")
+        let text = format!("{cell}: lines that others changed since you saw it are kept: ");
+        hint![text, nb(Verb::Cell).word(&**cell)]
     }));
     remember_own(&mut seen, &changes, &intended, &written, &unseen);
     show_merged(notebook, &written, editor);
     if written.wrote {
         // After the recording, since this does not edit a cell.
-        notes.extend(named_kernelspec::restore_late(notebook, &written.after));
+        let restored = named_kernelspec::restore_late(notebook, &written.after);
+        notes.extend(restored.map(Hint::from));
     }
     Ok(EditOutcome {
         changes,

@@ -10,7 +10,7 @@ use super::content;
 use super::notebook_file::NotebookFile;
 use super::transaction::{self, SizeRule, WriteError, WriteMode};
 use crate::activity::participants::joined;
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::kernel::spec;
 use crate::notebook::{Document, DocumentEditError, KernelspecMetadata, NamedKernel};
 use crate::project::{Project, RealSpec, State, Status, registry};
@@ -229,11 +229,12 @@ mod tests {
             edit::apply(&notebook, &operations, &editor).unwrap().notes
         };
         join(&notebook);
-        assert_eq!(insert("1"), Vec::<String>::new());
+        assert!(insert("1").is_empty());
         assert!(text(&notebook).contains("\"nb-shared\""));
         leave(&notebook);
         let notes = insert("2");
-        assert!(notes[0].ends_with("kernelspec python3 again"), "{notes:?}");
+        let note = notes[0].to_string();
+        assert!(note.ends_with("kernelspec python3 again"), "{note}");
         assert!(
             !text(&notebook).contains("nb-shared"),
             "{}",

@@ -13,6 +13,8 @@ use super::recorder::held;
 use crate::activity::notification;
 use crate::activity::participants::joined_and_killed;
 use crate::activity::zone;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::lifecycle::open_error::OpenError;
 use crate::project::event::Event;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobFrontEnd, JobState};
@@ -258,9 +260,7 @@ fn report(job: &Job, at: Timestamp) -> KilledRecorder {
     KilledRecorder {
         job: id.clone(),
         at,
-        text: format!(
-            "{recorder} was killed after {since}: {code}{missing}{rest}; nb wait {id} goes on, nb jobs {id} --write writes what is kept"
-        ),
+        text: format!("{recorder} was killed after {since}: {code}{missing}{rest}"),
     }
 }
 
@@ -294,6 +294,19 @@ pub fn delivered(project: &Project, name: &str, lost: &[KilledRecorder]) {
 }
 
 impl KilledRecorder {
+    /// Returns what happened, and what to do about it.
+    pub fn hint(&self) -> Hint {
+        let write = nb(Verb::Jobs).job(&self.job).option("--write");
+        hint![
+            self.text.clone(),
+            "; ",
+            nb(Verb::Wait).job(&self.job),
+            " goes on, ",
+            write,
+            " writes what is kept"
+        ]
+    }
+
     /// Returns the notice that is stored for the actors who got this report.
     fn notice(&self) -> String {
         format!("lost {} {}", self.job, self.at)

@@ -25,6 +25,7 @@ use crate::client::{
 pub use crate::client::{
     DisplayContent, EOF, ExecutionEvent, KernelException, OutputMessage, Prompt, StreamText,
 };
+use crate::hint::Hint;
 use crate::kernel::process::connection::{self, ConnectionError};
 use crate::kernel::process::{Process, Signal, SignalError};
 use crate::kernel::spec::quirks;
@@ -121,7 +122,7 @@ pub enum RunError {
         /// How it ended, in words.
         text: String,
         /// The command that starts a new one.
-        fix: String,
+        fix: Hint,
     },
     /// The kernel was being started or restarted, and did not become ready in time.
     #[error("the kernel is not ready after {0:?}")]

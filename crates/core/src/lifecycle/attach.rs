@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(found(whole.to_str().unwrap()).unwrap(), whole);
         for missing in ["222", "no/11", "/no/kernel-11.json"] {
             let error = found(missing).unwrap_err();
-            assert!(error.hints()[0].contains(&text), "{error}");
+            assert!(error.hints()[0].to_string().contains(&text), "{error}");
         }
     }
 }

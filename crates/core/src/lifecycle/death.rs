@@ -13,11 +13,12 @@ use super::server_connection;
 use crate::activity::actor::Actor;
 use crate::activity::labels::{self, cell_with_actor};
 use crate::activity::zone;
+use crate::hint;
+use crate::hint::{Hint, Joint, Verb, nb};
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::launch::last_lines;
 use crate::kernel::process::plan::ProcessEnd;
-use crate::kernel::shell::quote;
 use crate::notebook::size;
 use crate::project::event::{CellEnd, Event, EventKind, RunningExecution};
 use crate::project::jobs::JobCell;
@@ -231,8 +232,9 @@ pub fn description(notebook: &str, ended: &Ended) -> String {
 }
 
 /// Returns the command that starts a notebook's kernel again.
-pub fn fix_command(notebook: &Path) -> String {
-    format!("nb open {0} && nb exec {0} --replay", quote(notebook))
+pub fn fix_command(notebook: &Path) -> Hint {
+    let replay = nb(Verb::Exec).notebook(notebook).option("--replay");
+    hint![nb(Verb::Open).notebook(notebook), Joint::And, replay]
 }
 
 fn description_in(notebook: &str, ended: &Ended, zone: &TimeZone) -> String {

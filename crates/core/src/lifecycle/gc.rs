@@ -24,9 +24,10 @@ use super::shutdown::shutdown;
 use super::start::{LockedSession, end_group};
 
 use crate::activity::participants::is_of_here;
+use crate::hint::shell::quote;
+use crate::hint::{Verb, nb};
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
-use crate::kernel::shell::quote;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{Project, Relation, Status, registry, remove_tree};
 use crate::task;
@@ -267,9 +268,10 @@ async fn clear_bridge(
         &process,
         &format!("the connection to {server} of {notebook}, which was deleted"),
     );
+    let use_it = nb(Verb::Open).this().option("--server").word(&**server);
+    let use_it = use_it.option("--kernel-id").word(&*remote.kernel_id);
     cleared.notes.push(format!(
-        "the kernel of {notebook} goes on running on {server}; to use it: nb open NOTEBOOK --server {server} --kernel-id {}",
-        remote.kernel_id
+        "the kernel of {notebook} goes on running on {server}; to use it: {use_it}"
     ));
     Ok(())
 }

@@ -26,6 +26,8 @@ use super::start::{KernelPlan, LockedSession, refuse_in_a_sandbox};
 use crate::editing::content::read_notebook;
 use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
+use crate::hint;
+use crate::hint::{Hint, Joint, Verb, nb};
 use crate::kernel::confine::container;
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::environment::probe::ProbePolicy;
@@ -33,7 +35,6 @@ use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::process::{Process, Signal};
-use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::quirks;
 use crate::kernel::spec::selection::{self, ChosenKernel, KernelRequest};
@@ -162,9 +163,9 @@ pub struct Opened {
     /// How the kernel before this one ended, if it exited unexpectedly.
     pub before: Option<Ended>,
     /// Notes for the user.
-    pub notes: Vec<String>,
+    pub notes: Vec<Hint>,
     /// The notes about the choice of the kernel, with the candidates that were not chosen.
-    pub choice: Vec<String>,
+    pub choice: Vec<Hint>,
     /// How long it took.
     pub took: Duration,
 }
@@ -172,9 +173,9 @@ pub struct Opened {
 /// The notes for the user that are collected while a notebook is opened.
 #[derive(Debug, Default)]
 struct Notes {
-    all: Vec<String>,
+    all: Vec<Hint>,
     /// The notes about the choice of the kernel.
-    choice: Vec<String>,
+    choice: Vec<Hint>,
 }
 
 /// Makes sure that a notebook's kernel runs: attaches to a running one, or starts one.
@@ -190,12 +191,14 @@ pub async fn ensure_kernel(
     let started_at = Instant::now();
     let key = project.key(notebook);
     let mut notes = Notes {
-        all: project.notice().into_iter().collect(),
+        all: project.notice().into_iter().map(Hint::from).collect(),
         choice: Vec::new(),
     };
-    notes
-        .all
-        .extend(take_up_renamed(project, notebook, options).await);
+    notes.all.extend(
+        take_up_renamed(project, notebook, options)
+            .await
+            .map(Hint::from),
+    );
     let owner = match &options.kernel_of {
         Some(other) => share::owner(notebook, other)?.0,
         None if options.own || options.attach.is_some() || options.server.is_some() => key.clone(),
@@ -227,10 +230,9 @@ pub async fn ensure_kernel(
             share::join(project, &key, &owner, options.timeout).await?;
         }
         if options.kernel_of.is_none() {
-            notes.all.push(format!(
-                "it shares the kernel of {owner}; for one of its own: nb open {} --own",
-                quote(notebook)
-            ));
+            let own = nb(Verb::Open).notebook(notebook).option("--own");
+            let text = format!("it shares the kernel of {owner}; for one of its own: ");
+            notes.all.push(hint![text, own]);
         }
         opened
     };
@@ -266,13 +268,18 @@ pub async fn ensure_kernel(
 }
 
 /// Returns a note for each kernel whose notebook's file is gone: another program may have renamed it.
-fn orphans(project: &Project, notebook: &Path) -> Vec<String> {
+fn orphans(project: &Project, notebook: &Path) -> Vec<Hint> {
     let orphans = share::orphans(project);
     let notes = orphans.into_iter().map(|orphan| {
-        let (new, old) = (quote(notebook), quote(&project.notebook(&orphan)));
-        format!(
-            "{orphan} is gone, and its kernel runs on; if it is this notebook now: nb shutdown {new} && nb mv {old} {new}; else: nb shutdown {old}"
-        )
+        let old = project.notebook(&orphan);
+        hint![
+            format!("{orphan} is gone, and its kernel runs on; if it is this notebook now: "),
+            nb(Verb::Shutdown).notebook(notebook),
+            Joint::And,
+            nb(Verb::Mv).word(&*old).word(notebook),
+            "; else: ",
+            nb(Verb::Shutdown).notebook(&old)
+        ]
     });
     notes.collect()
 }
@@ -332,7 +339,9 @@ async fn ensure_own_kernel(
     let locked = LockedSession::wait(project, key, options.timeout).await?;
     locked.set_preforked(preforked.and_then(Result::ok));
     let notebook = project.notebook(key);
-    notes.all.extend(sweep(project)?);
+    notes
+        .all
+        .extend(sweep(project)?.into_iter().map(Hint::from));
     task::sweep(project);
     locked.record(|session| {
         if session.shared_with().is_some() {
@@ -394,8 +403,8 @@ fn set_idle(
     let process = Process::recorded(session);
     let supervisor = process.and_then(|process| files.supervisor_of(&process));
     if supervisor.is_none_or(|supervisor| supervisor.signal(Signal::USR1).is_err()) {
-        let note = "--idle-timeout begins with its next kernel: nb restart";
-        notes.all.push(note.to_owned());
+        let note = "--idle-timeout begins with its next kernel: ";
+        notes.all.push(hint![note, nb(Verb::Restart)]);
     }
     Ok(())
 }
@@ -430,7 +439,9 @@ async fn reopen(
             notes.all.extend(difference_note(session, options));
             let session = reconnect::reconnect_held(locked, session.clone()).await?;
             if let Some(bridge) = Process::recorded(&session) {
-                notes.all.extend(lost_note(&session, &bridge).await);
+                notes
+                    .all
+                    .extend(lost_note(&session, &bridge).await.map(Hint::from));
             }
             return Ok(Some((session, OpenOutcome::Attached)));
         }
@@ -444,16 +455,16 @@ async fn reopen(
         }
         Liveness::Foreign | Liveness::Dead if session.is_attached() && options.own => {
             let note = "the kernel until now was started by another program";
-            notes.all.push(note.to_owned());
+            notes.all.push(note.into());
             return Ok(None);
         }
         Liveness::Foreign | Liveness::Dead if session.is_attached() && locked.has_record()? => {
             check_running()?;
             let session = attach::reopen(locked, session.clone()).await?;
-            notes.all.push(format!(
-                "its kernel was started by another program; for one of its own: nb open {} --own",
-                quote(notebook)
-            ));
+            notes.all.push(hint![
+                "its kernel was started by another program; for one of its own: ",
+                nb(Verb::Open).notebook(notebook).option("--own")
+            ]);
             return Ok(Some((session, OpenOutcome::Attached)));
         }
         Liveness::Foreign => {
@@ -481,7 +492,9 @@ async fn reopen(
         // Without the file no client can connect, and only the user may decide to give up the
         // variables.
         connection::read(&session.connection_file)?;
-        notes.all.extend(lost_note(session, &process).await);
+        notes
+            .all
+            .extend(lost_note(session, &process).await.map(Hint::from));
         if let Some(Confinement::Sandbox(requested)) = &options.confinement {
             // These two settings may change while the kernel runs.
             locked.record(|session| {
@@ -564,7 +577,7 @@ async fn start(
         },
         None => choose(locked, named, last_session, policy(&confinement), options).await?,
     };
-    notes.choice.clone_from(&choice.notes);
+    notes.choice = choice.notes.into_iter().map(Hint::from).collect();
     if let Some(python) = &choice.left_out {
         notes
             .choice
@@ -578,10 +591,12 @@ async fn start(
         return Err(SandboxError::Tcp.into());
     }
     if is_sandboxed && options.confinement.is_none() {
-        notes.all.push(format!(
-            "it runs in its sandbox as before; for a kernel in none: nb shutdown {0}, then nb open {0} --no-sandbox",
-            quote(notebook)
-        ));
+        notes.all.push(hint![
+            "it runs in its sandbox as before; for a kernel in none: ",
+            nb(Verb::Shutdown).notebook(notebook),
+            ", then ",
+            nb(Verb::Open).notebook(notebook).option("--no-sandbox")
+        ]);
     }
     let transport = if confinement.is_none() {
         let folder = notebook.parent().unwrap_or(notebook);
@@ -610,17 +625,22 @@ async fn start(
         },
     };
     let started = locked.start(notebook, before, plan, options.timeout).await;
-    notes.all.extend(locked.problem());
+    notes.all.extend(locked.problem().map(Hint::from));
     started
 }
 
 /// Returns the note that a kernel was started without the environment of the notebook's folder.
-fn left_out_note(notebook: &Path, started: &RealSpec, python: &Path) -> String {
+fn left_out_note(notebook: &Path, started: &RealSpec, python: &Path) -> Hint {
     let started = started.argv.first().map_or("?", String::as_str);
-    let (notebook, python) = (quote(notebook), quote(python));
-    format!(
-        "This kernel runs {started}, not {python}: it started when the notebook was shown, and a program of the folder runs only when you choose it: nb shutdown {notebook} && nb open {notebook} --python {python}"
-    )
+    let open = nb(Verb::Open).notebook(notebook);
+    hint![
+        format!("This kernel runs {started}, not "),
+        python,
+        ": it started when the notebook was shown, and a program of the folder runs only when you choose it: ",
+        nb(Verb::Shutdown).notebook(notebook),
+        Joint::And,
+        open.option("--python").word(python)
+    ]
 }
 
 /// Returns the note that the connection to the kernel's server is lost, if it cannot be made now.
@@ -736,7 +756,7 @@ pub(super) fn neighbour(project: &Project, key: &str) -> Result<Option<RealSpec>
 }
 
 /// Returns the note that the running kernel is not the one that was asked for.
-fn difference_note(session: &Session, options: &OpenOptions) -> Option<String> {
+fn difference_note(session: &Session, options: &OpenOptions) -> Option<Hint> {
     let spec = session.kernelspec.as_ref()?;
     let program = spec.argv.first();
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -751,11 +771,16 @@ fn difference_note(session: &Session, options: &OpenOptions) -> Option<String> {
         options.confinement == Some(Confinement::None) && session.sandbox().is_some(),
     ];
     differences.contains(&true).then(|| {
-        format!(
-            "its kernel already runs ({}, {}) and was kept; to change it: nb shutdown, then nb open",
-            program.map_or("?", String::as_str),
-            session.transport
-        )
+        hint![
+            format!(
+                "its kernel already runs ({}, {}) and was kept; to change it: ",
+                program.map_or("?", String::as_str),
+                session.transport
+            ),
+            nb(Verb::Shutdown),
+            ", then ",
+            nb(Verb::Open)
+        ]
     })
 }
 

@@ -9,13 +9,14 @@ use super::all_kernels::ServerNotebook;
 use super::liveness::{refusal, sandboxed};
 use crate::client::ClientError;
 use crate::editing::notebook_file::NotebookFileError;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::environment::trust::Untrusted;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::ConnectionError;
 use crate::kernel::process::detach::DetachError;
 use crate::kernel::process::launch::LaunchError;
-use crate::kernel::shell::quote;
 use crate::kernel::spec::selection::SelectionError;
 use crate::kernel::variables::NoHome;
 use crate::notebook::NotANotebook;
@@ -383,44 +384,57 @@ pub enum AttachError {
 
 impl AttachError {
     /// Returns hints on how to fix it.
-    pub fn hints(&self) -> Vec<String> {
+    pub fn hints(&self) -> Vec<Hint> {
+        let open = |notebook| nb(Verb::Open).notebook(notebook);
         match self {
-            Self::NoFile { runtime_dir, .. } => vec![format!(
-                "the files of kernels that other programs started are in {}",
-                runtime_dir.display()
-            )],
+            Self::NoFile { runtime_dir, .. } => vec![
+                format!(
+                    "the files of kernels that other programs started are in {}",
+                    runtime_dir.display()
+                )
+                .into(),
+            ],
             Self::File(ConnectionError::Content {
                 source: ConnectionFileError::Curve(_),
                 ..
-            }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".to_owned()],
-            Self::File(_) => vec!["name the file of a kernel that runs".to_owned()],
-            Self::NotListening { .. } => vec![
-                "its kernel has ended; name the file of one that runs, or let nb start one: nb open NOTEBOOK"
-                    .to_owned(),
-            ],
+            }) => vec!["start that kernel without CurveZMQ, or over Unix sockets".into()],
+            Self::File(_) => vec!["name the file of a kernel that runs".into()],
+            Self::NotListening { .. } => vec![hint![
+                "its kernel has ended; name the file of one that runs, or let nb start one: ",
+                nb(Verb::Open).this()
+            ]],
             Self::NoReply { .. } => vec![
                 "a kernel that runs a cell may answer only after it: wait longer with --timeout SECONDS"
-                    .to_owned(),
-                "one with another key never answers; its file is then out of date".to_owned(),
+                    .into(),
+                "one with another key never answers; its file is then out of date".into(),
             ],
             Self::Proxy { .. } => {
-                vec!["nb status lists the shared kernels; share one with: nb open NOTEBOOK --kernel-of OTHER".to_owned()]
+                let share = nb(Verb::Open).this().option("--kernel-of").word("OTHER");
+                vec![hint![
+                    nb(Verb::Status),
+                    " lists the shared kernels; share one with: ",
+                    share
+                ]]
             }
             Self::OfNotebook {
                 owner, notebook, ..
-            } => vec![format!(
-                "nb open {} --kernel-of {}",
-                quote(notebook),
-                quote(owner)
-            )],
-            Self::Gone { notebook } => vec![
-                format!("to start one of its own: nb open {} --own", quote(notebook)),
-                format!(
-                    "to attach to another: nb open {} --attach CONNECTION_FILE",
-                    quote(notebook)
-                ),
+            } => vec![
+                open(notebook)
+                    .option("--kernel-of")
+                    .word(&**owner)
+                    .into(),
             ],
-            Self::Sandboxed { .. } => vec!["allow nb outside the sandbox".to_owned()],
+            Self::Gone { notebook } => vec![
+                hint![
+                    "to start one of its own: ",
+                    open(notebook).option("--own")
+                ],
+                hint![
+                    "to attach to another: ",
+                    open(notebook).option("--attach").word("CONNECTION_FILE")
+                ],
+            ],
+            Self::Sandboxed { .. } => vec!["allow nb outside the sandbox".into()],
             Self::NoHome(_) => Vec::new(),
         }
     }
@@ -469,22 +483,19 @@ pub enum ShareError {
 
 impl ShareError {
     /// Returns the command that fixes it.
-    pub fn hint(&self) -> String {
+    pub fn hint(&self) -> Hint {
+        let open = |notebook| nb(Verb::Open).notebook(notebook);
         match self {
-            Self::Itself { notebook } | Self::Circle { notebook, .. } => {
-                format!("nb open {}", quote(notebook))
-            }
-            Self::Unknown { other } => format!("nb open {}", quote(other)),
+            Self::Itself { notebook } | Self::Circle { notebook, .. } => open(notebook).into(),
+            Self::Unknown { other } => open(other).into(),
             Self::OtherProject {
                 notebook,
                 connection_file: Some(file),
                 ..
-            } => format!("nb open {} --attach {}", quote(notebook), quote(file)),
-            Self::OtherProject { other, .. } => {
-                format!("start it first: nb open {}", quote(other))
-            }
+            } => open(notebook).option("--attach").word(&**file).into(),
+            Self::OtherProject { other, .. } => hint!["start it first: ", open(other)],
             Self::HasOwn { notebook } => {
-                format!("end it first: nb shutdown {}", quote(notebook))
+                hint!["end it first: ", nb(Verb::Shutdown).notebook(notebook)]
             }
         }
     }

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::open_error::OpenError;
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::confine::container::KernelContainer;
 use crate::kernel::confine::program_folders::{OutsideTarget, ProgramFolders};
 use crate::kernel::confine::sandbox::{SandboxError, SandboxedStart};
@@ -13,7 +16,6 @@ use crate::kernel::environment::tools::ToolFolders;
 use crate::kernel::environment::trust;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::process::launch::KernelStart;
-use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::variables::{ProcessVariables, Variables, own_data_dir};
 use crate::project::registry::known;
@@ -56,10 +58,10 @@ pub(super) fn check_running(
     session: &Session,
 ) -> Result<(), SandboxError> {
     let end = match session.is_owned() {
-        true => format!("nb shutdown {}", quote(&session.notebook)),
-        false => "end it in the program that started it".to_owned(),
+        true => nb(Verb::Shutdown).notebook(&session.notebook).into(),
+        false => Hint::from("end it in the program that started it"),
     };
-    let fix = format!("{end}, then repeat this (its variables are gone then)");
+    let fix = end.and(", then repeat this (its variables are gone then)");
     match (requested, session.confinement()) {
         (None | Some(Confinement::None), _) => Ok(()),
         (Some(Confinement::Container(requested)), Confinement::Container(it))
@@ -121,8 +123,7 @@ pub fn checked(sandbox: Sandbox) -> Result<Sandbox, SandboxError> {
         return Err(SandboxError::Folder {
             path: path.clone(),
             why: why.to_owned(),
-            fix: "name another folder: one in a project, with no programs or settings in it"
-                .to_owned(),
+            fix: "name another folder: one in a project, with no programs or settings in it".into(),
         });
     }
     Ok(Sandbox {
@@ -171,7 +172,7 @@ fn folder(path: &Path, option: &str) -> Result<PathBuf, SandboxError> {
     let folder_error = |why: String, fix: String| SandboxError::Folder {
         path: path.to_owned(),
         why,
-        fix,
+        fix: fix.into(),
     };
     match path.canonicalize() {
         Ok(resolved) if resolved.is_dir() => Ok(resolved),
@@ -271,8 +272,8 @@ pub(super) fn confine(
     project
         .make_scratch(key, &sandbox.scratch)
         .map_err(SandboxError::Folders)?;
-    let folder_error = |path: &Path, why: &str, fix: &str| {
-        let (path, why, fix) = (path.to_owned(), why.to_owned(), fix.to_owned());
+    let folder_error = |path: &Path, why: &str, fix: &'static str| {
+        let (path, why, fix) = (path.to_owned(), why.to_owned(), fix.into());
         SandboxError::Folder { path, why, fix }
     };
     if holds_home(&workspace) {
@@ -406,7 +407,7 @@ pub(super) fn contain(
     let (workspace, hidden) = (resolved(project.root()), resolved(project.dir()));
     let container_error = |why: String| SandboxError::Container {
         why,
-        fix: "move the notebook into a folder of its own".to_owned(),
+        fix: "move the notebook into a folder of its own".into(),
     };
     if holds_home(&workspace) {
         let workspace = workspace.display();
@@ -474,17 +475,17 @@ fn programs(
 /// Returns the error that an environment links to a folder outside of what the sandbox shows, with
 /// the command that confirms its Python.
 fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> SandboxError {
-    let mut fix = format!("nb open {} --sandbox", quote(notebook));
+    let mut open = nb(Verb::Open).notebook(notebook).option("--sandbox");
     for (option, folders) in [
         ("--allow-read", &sandbox.allow_read),
         ("--allow-write", &sandbox.allow_write),
     ] {
         for folder in folders {
-            fix.push_str(&format!(" {option} {}", quote(folder)));
+            open = open.option(option).word(&**folder);
         }
     }
     if sandbox.allow_net {
-        fix.push_str(" --allow-net");
+        open = open.option("--allow-net");
     }
     let is_link = out.file.is_symlink();
     let leads = match is_link {
@@ -498,18 +499,18 @@ fn leads_outside(out: OutsideTarget, notebook: &Path, sandbox: &Sandbox) -> Sand
     // For a linked environment this is its target; for a single Python its folder.
     let environment = out.file.canonicalize().ok().filter(|it| it.is_dir());
     let python = environment.map(|it| it.join("bin/python"));
-    fix.push_str(&match python.filter(|it| is_link && it.exists()) {
-        Some(python) => format!(" --python {}", quote(&python)),
+    open = match python.filter(|it| is_link && it.exists()) {
+        Some(python) => open.option("--python").word(&*python),
         None => {
             let bin = out.target.parent().filter(|bin| bin.ends_with("bin"));
             let prefix = bin.and_then(Path::parent).unwrap_or(&out.target);
-            format!(" --allow-read {}", quote(prefix))
+            open.option("--allow-read").word(prefix)
         }
-    });
+    };
     SandboxError::Folder {
         path: out.file,
         why,
-        fix: format!("if that is what you mean: {fix}"),
+        fix: hint!["if that is what you mean: ", open],
     }
 }
 

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::liveness::{Liveness, is_in_use, liveness, recorded_liveness};
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::variables::Variables;
 use crate::project::{Project, ProjectError, Relation, Session, State, StateError, Status};
 
@@ -61,18 +63,24 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// Returns the commands that fix it; `words` is the command that was typed, without a notebook.
-    pub fn hints(&self, command: &str) -> Vec<String> {
+    /// Returns the commands that fix it; `command` is the one that was typed, without a notebook.
+    pub fn hints(&self, command: &str) -> Vec<Hint> {
         match self {
-            Self::NotOpen { notebook } => vec![format!("nb open {}", quote(notebook))],
-            Self::NoneOpen { .. } => vec!["nb open NOTEBOOK.ipynb".to_owned()],
+            Self::NotOpen { notebook } => vec![nb(Verb::Open).notebook(notebook).into()],
+            Self::NoneOpen { .. } => vec![open_one()],
             Self::Several { notebooks, .. } => notebooks
                 .iter()
-                .map(|notebook| format!("{command} -n {}", quote(notebook)))
+                .map(|notebook| hint![command.to_owned(), " -n ", &**notebook])
                 .collect(),
             Self::State(_) | Self::Project(_) => Vec::new(),
         }
     }
+}
+
+/// Returns the hint to open some notebook.
+pub fn open_one() -> Hint {
+    let open = nb(Verb::Open).without_notebook();
+    open.word("NOTEBOOK.ipynb").into()
 }
 
 /// Returns the note about a `.nb` that is not used, since this user's `nb` did not make it.

@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::liveness::{Liveness, liveness};
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::project::written::{self, AllWritten, WritableFolder};
 use crate::project::{Project, real_path};
 
@@ -39,13 +40,13 @@ pub enum TrustError {
 
 impl TrustError {
     /// Returns hints on how to fix it.
-    pub fn hints(&self) -> Vec<String> {
+    pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::Unknown { known, .. } => {
                 let known = known.iter();
-                known.map(|it| format!("--trust {}", quote(it))).collect()
+                known.map(|it| hint!["--trust ", &**it]).collect()
             }
-            Self::Runs { notebook, .. } => vec![format!("nb shutdown {}", quote(notebook))],
+            Self::Runs { notebook, .. } => vec![nb(Verb::Shutdown).notebook(notebook).into()],
             Self::Io { .. } => Vec::new(),
         }
     }

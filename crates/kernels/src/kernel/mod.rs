@@ -7,6 +7,5 @@ pub mod environment;
 mod foreign_file;
 pub mod process;
 pub mod programs;
-pub mod shell;
 pub mod spec;
 pub mod variables;

@@ -142,7 +142,7 @@ impl TaskHandle {
         self.process.death().await;
         let report = beneath::read_json(&self.report, beneath::SMALL);
         let _ = beneath::remove_file(&self.report);
-        let none = "the process of the task ended without a report; see nb status";
+        let none = "the process of the task ended without a report";
         report.ok_or_else(|| TaskError::Internal(none.to_owned()))
     }
 }

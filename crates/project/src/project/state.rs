@@ -57,7 +57,7 @@ pub enum StateError {
     },
     /// The content is not valid. The file is left as it is.
     #[error(
-        "{} is damaged and was left as it is: {cause}; move it away (mv {0} {0}.damaged) and run nb open again",
+        "{} is damaged and was left as it is: {cause}; move it away (mv {0} {0}.damaged) and open the notebook again",
         path.display()
     )]
     Damaged {
@@ -68,7 +68,7 @@ pub enum StateError {
     },
     /// A version of `nb` with another format wrote it.
     #[error(
-        "{} has version {version}, this nb knows {VERSION}: use the nb that wrote it, or move its folder away and run nb open again",
+        "{} has version {version}, this nb knows {VERSION}: use the nb that wrote it, or move its folder away and open the notebook again",
         path.display()
     )]
     OtherVersion {

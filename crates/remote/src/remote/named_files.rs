@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 use crate::editing::notebook_file::NotebookFile;
-use crate::kernel::shell::quote;
+use crate::hint::shell::quote;
 use crate::notebook::CellType;
 use crate::project::{RemoteKernel, Session};
 use crate::server::registry;

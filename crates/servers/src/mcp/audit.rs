@@ -199,7 +199,7 @@ mod tests {
         limit.count(started).unwrap();
         limit.count(after(10)).unwrap();
         let refused = limit.count(after(15)).unwrap_err();
-        assert_eq!(refused.problem().hints, ["retry in 45 s"]);
+        assert_eq!(refused.problem().hints, ["retry in 45 s".into()]);
         limit.count(after(60)).unwrap();
         assert!(limit.count(after(69)).is_err());
         limit.count(after(70)).unwrap();

@@ -228,7 +228,7 @@ async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer,
     let lines = match &answer {
         OpenAnswer::Opened(opened) => {
             let mut lines = vec![text::open::opened(opened)];
-            lines.extend(opened.notes.iter().map(|note| as_tools(note)));
+            lines.extend(opened.notes.iter().map(as_tools));
             lines
         }
         OpenAnswer::Created(created) => vec![format!("{}: created", created.notebook)],
@@ -356,7 +356,7 @@ fn repeatable(problem: Problem, names_revision: bool) -> Problem {
 fn edited(answer: &EditAnswer) -> Vec<String> {
     let lines = text::edit::lines(answer);
     let lines = lines.iter().chain(&answer.notes);
-    let mut lines: Vec<_> = lines.map(|line| as_tools(line)).collect();
+    let mut lines: Vec<_> = lines.map(as_tools).collect();
     lines.extend(answer.error.iter().flat_map(problem_lines));
     lines
 }
@@ -525,7 +525,7 @@ async fn variables(request: Request<'_, Variables>) -> Result<ToolAnswer, Proble
     let answer = api::vars(request.caller, vars).await?;
     let mut lines = text::vars::lines(&answer, is_one);
     if !is_one {
-        lines.extend(text::vars::note(&answer).map(|note| as_tools(&note)));
+        lines.extend(text::vars::note(&answer).map(|(note, _)| note));
     }
     Ok(ToolAnswer::of(request.caller, &answer, rows(lines)).await)
 }
@@ -562,8 +562,7 @@ async fn history(request: Request<'_, History>) -> Result<ToolAnswer, Problem> {
                 None => DiffBase::Unnamed,
             };
             let answer = api::diff_notebooks(caller, DiffRequest { before }).await?;
-            let note = text::diff::note(&answer).into_iter();
-            let mut lines: Vec<_> = note.map(|line| as_tools(&line)).collect();
+            let mut lines = text::diff::note(&answer);
             lines.extend(text::diff::lines(&answer, |_, line| line));
             Ok(ToolAnswer::of(caller, &answer, rows(lines)).await)
         }

@@ -1,236 +1,269 @@
 //! Hints name commands of `nb`; a client reads the tools that do the same.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
-use crate::api::problem::Problem;
+use crate::api::problem::{self, Problem};
+use crate::hint::shell::quote;
+use crate::hint::{Command, Hint, HintPart, OptionName, Verb, Word};
 use crate::text;
 
-/// Commands, each with the tool that does the same.
-const TOOLS: [(&str, &str); 20] = [
-    ("apply", "apply_edits"),
-    ("cell", "read_cell"),
-    ("cells", "get_notebook_state"),
-    ("diff", "history diff"),
-    ("edit", "update_cell"),
-    ("exec", "run_cell"),
-    ("insert", "create_cell"),
-    ("interrupt", "kernel interrupt"),
-    ("log", "history log"),
-    ("open", "open_notebook"),
-    ("reply", "answer_input"),
-    ("restart", "kernel restart"),
-    ("restore", "history restore"),
-    ("rm", "delete_cell"),
-    ("run", "run_cell"),
-    ("shutdown", "kernel shutdown"),
-    ("status", "kernel status"),
-    ("undo", "history undo"),
-    ("vars", "variables"),
-    ("wait", "get_run_status"),
-];
-
-/// Options of these commands, each with the tool's argument: one that ends with a colon has the next word as its
-/// value, and an empty one is left out.
-const ARGUMENTS: [(&str, &str, &str); 20] = [
-    ("apply", "--force", "force: true"),
-    ("cell", "--source-only", ""),
-    ("cell", "--output", "with a greater limit, output"),
-    ("cell", "-c", ""),
-    ("edit", "--force", "force: true"),
-    ("exec", "--all", "all: true"),
-    ("exec", "--stale", "stale: true"),
-    ("interrupt", "--force", "force: true"),
-    ("open", "--kernel", "kernel:"),
-    ("open", "--kernel-of", "kernel_of:"),
-    ("open", "--python", "python:"),
-    ("open", "--server", "server:"),
-    ("reply", "-", ""),
-    ("restart", "--force", "force: true"),
-    ("rm", "--force", "force: true"),
-    ("shutdown", "--force", "force: true"),
-    ("undo", "--force", "force: true"),
-    ("vars", "--all", ""),
-    ("wait", "--all", "all: true"),
-    ("wait", "--stream", ""),
-];
-
-/// Other texts, each with what a client reads in its place.
-const PHRASES: [(&str, &str); 8] = [
-    ("--all replaces it", "replace_all: true replaces it"),
-    ("--all, --from, --to or --replay", "all"),
-    ("--force", "force: true"),
-    ("--kernel NAME or --python PATH", "kernel or python"),
-    ("--kernel ", "kernel: "),
-    ("--python PATH", "python"),
-    ("; --all lists functions and modules too", ""),
-    ("; --limit 0 lists all", ""),
-];
-
-/// A sentence about a command that no tool does, and what a client reads in its place.
-const LISTS_JOBS: (&str, &str) = (
-    "nb jobs lists them",
-    "the answer that began it has its run_id",
-);
-
-/// A command up to the end of its sentence, with what joins it to the command before it.
-static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?<join>(?:&&|\|) )?\bnb (?<word>[a-z]+)\b(?<rest>[^;,()|&·\n]*)").ok()
-});
-
-/// Returns a text in which commands are the tools that do the same, where there is one. Of several commands in a row
-/// those are left out that no tool does.
-pub(super) fn as_tools(text: &str) -> String {
-    let Some(command) = &*COMMAND else {
-        return text.to_owned();
-    };
-    let text = &text.replace(LISTS_JOBS.0, LISTS_JOBS.1);
-    let mut rewritten = String::with_capacity(text.len());
-    let mut end = 0;
-    for found in command.captures_iter(text) {
-        let (Some(whole), Some(rest)) = (found.get(0), found.name("rest")) else {
-            continue;
-        };
-        rewritten.push_str(&with_phrases(&text[end..whole.start()]));
-        end = whole.end();
-        let join = found.name("join").map_or("", |join| join.as_str());
-        match (call(&found["word"], rest.as_str()), join) {
-            (Some(call), join) => rewritten.extend([join, &call]),
-            (None, "") => rewritten.push_str(whole.as_str()),
-            (None, _) => {
-                rewritten.truncate(rewritten.trim_end().len());
-                let blanks = rest.as_str().trim_end().len();
-                rewritten.push_str(&rest.as_str()[blanks..]);
-            }
+/// Returns the tool that does the same as a command, if there is one.
+fn tool(verb: Verb) -> Option<&'static str> {
+    Some(match verb {
+        Verb::Apply => "apply_edits",
+        Verb::Cell => "read_cell",
+        Verb::Cells => "get_notebook_state",
+        Verb::Diff => "history diff",
+        Verb::Edit => "update_cell",
+        Verb::Exec | Verb::Run => "run_cell",
+        Verb::Insert => "create_cell",
+        Verb::Interrupt => "kernel interrupt",
+        Verb::Log => "history log",
+        Verb::Open => "open_notebook",
+        Verb::Reply => "answer_input",
+        Verb::Restart => "kernel restart",
+        Verb::Restore => "history restore",
+        Verb::Rm => "delete_cell",
+        Verb::Shutdown => "kernel shutdown",
+        Verb::Status => "kernel status",
+        Verb::Undo => "history undo",
+        Verb::Vars => "variables",
+        Verb::Wait => "get_run_status",
+        Verb::Graph | Verb::Jobs | Verb::Kernels | Verb::Move | Verb::Mv | Verb::Search => {
+            return None;
         }
+    })
+}
+
+/// Options of commands, each with the tool's argument: one that ends with a colon has the next word as its value, and
+/// an empty one is left out.
+const ARGUMENTS: [(Verb, &str, &str); 19] = [
+    (Verb::Apply, "--force", "force: true"),
+    (Verb::Cell, "--source-only", ""),
+    (Verb::Cell, "-c", ""),
+    (Verb::Edit, "--all", "replace_all: true"),
+    (Verb::Edit, "--force", "force: true"),
+    (Verb::Exec, "--all", "all: true"),
+    (Verb::Exec, "--stale", "stale: true"),
+    (Verb::Interrupt, "--force", "force: true"),
+    (Verb::Open, "--kernel", "kernel:"),
+    (Verb::Open, "--kernel-of", "kernel_of:"),
+    (Verb::Open, "--python", "python:"),
+    (Verb::Open, "--server", "server:"),
+    (Verb::Restart, "--force", "force: true"),
+    (Verb::Rm, "--force", "force: true"),
+    (Verb::Shutdown, "--force", "force: true"),
+    (Verb::Undo, "--force", "force: true"),
+    (Verb::Vars, "--all", ""),
+    (Verb::Wait, "--all", "all: true"),
+    (Verb::Wait, "--stream", ""),
+];
+
+/// Returns a hint in which commands are the tools that do the same, where there is one. Of several commands in a row
+/// those are left out that no tool does.
+pub(super) fn as_tools(hint: &Hint) -> String {
+    if *hint == problem::lists_jobs() {
+        return "the answer that began it has its run_id".to_owned();
     }
-    rewritten.push_str(&with_phrases(&text[end..]));
-    rewritten
+    let mut text = String::new();
+    let mut joint = None;
+    for part in hint.parts() {
+        let shown = match part {
+            HintPart::Joint(next) => {
+                joint = Some(next);
+                continue;
+            }
+            HintPart::Command(command) => match call(command) {
+                None if joint.take().is_some() => continue,
+                call => call.unwrap_or_else(|| command.to_string()),
+            },
+            HintPart::Text(text) => text.to_string(),
+            HintPart::Option(option) => argument_of(option),
+            HintPart::Path(path) => quote(path),
+        };
+        text.push_str(joint.take().map_or("", |joint| joint.text()));
+        text.push_str(&shown);
+    }
+    text
 }
 
 /// Returns a problem as lines, in which commands are tools.
 pub(super) fn problem_lines(problem: &Problem) -> Vec<String> {
-    let mut problem = problem.clone();
-    problem.message = as_tools(&problem.message);
-    for hint in &mut problem.hints {
-        *hint = as_tools(hint);
-    }
-    let lines = text::problem::lines(&problem).into_iter();
-    // The other lines below a message are of cells and kernels.
-    let lines = lines.map(|line| match line.starts_with("  … ") {
-        true => as_tools(&line),
-        false => line,
-    });
-    lines.collect()
+    let problem = problem.clone().worded(as_tools);
+    let lines = text::problem::lines(&problem);
+    lines.iter().map(as_tools).collect()
 }
 
 /// Returns the call of a tool that does the same as a command; none if no tool does.
-fn call(word: &str, rest: &str) -> Option<String> {
-    let (_, tool) = TOOLS.iter().find(|(command, _)| *command == word)?;
-    // An argument of a tool is a text.
-    let rest = rest.replace(" - < FILE", "");
-    let mut call = (*tool).to_owned();
-    // The blanks stay as they are.
-    for next in rest.split_inclusive(' ') {
-        let option = next.trim_end();
-        if !option.starts_with('-') || option.parse::<i64>().is_ok() {
-            call.push_str(next);
-            continue;
-        }
-        let of_it = |(command, name, _): &&(&str, &str, &str)| *command == word && *name == option;
-        let (.., argument) = ARGUMENTS.iter().find(of_it)?;
-        if !argument.is_empty() {
-            call.push_str(argument);
-            call.push_str(&next[option.len()..]);
+fn call(command: &Command) -> Option<String> {
+    let mut call = tool(command.verb)?.to_owned();
+    for word in &command.words {
+        let word = match word {
+            Word::Option(name) => argument(command.verb, name)?.to_owned(),
+            // An argument of a tool is a text.
+            Word::Stdin(_) => String::new(),
+            word => word.to_string(),
+        };
+        if !word.is_empty() {
+            call = call + " " + &word;
         }
     }
     Some(call)
 }
 
-fn with_phrases(text: &str) -> String {
-    let mut text = text.to_owned();
-    for (phrase, replacement) in PHRASES {
-        text = text.replace(phrase, replacement);
+/// Returns the argument of a tool that is a command's option; none if there is none.
+fn argument(verb: Verb, name: &str) -> Option<&'static str> {
+    let mut arguments = ARGUMENTS.iter();
+    let found = arguments.find(|(command, option, _)| *command == verb && *option == name);
+    found.map(|(.., argument)| *argument)
+}
+
+/// Returns the name of the argument that is an option.
+fn argument_of(option: &OptionName) -> String {
+    match argument(option.verb, option.name) {
+        Some(argument) => argument.trim_end_matches(':').to_owned(),
+        None => option.to_string(),
     }
-    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::as_tools;
+    use std::path::Path;
+
+    use super::*;
+    use crate::hint;
+    use crate::hint::Joint::{And, Or};
+    use crate::hint::{nb, option};
 
     #[test]
     fn a_hint_names_tools() {
+        let notebook = Path::new("a.ipynb");
+        let open = || nb(Verb::Open).notebook(notebook);
+        let wait = || nb(Verb::Wait).job("7f3a");
+        let interrupt = || nb(Verb::Interrupt).job("7f3a");
+        let restart = nb(Verb::Restart).option("--force").notebook(notebook);
+        let undo = nb(Verb::Undo)
+            .notebook(notebook)
+            .word("7f3a")
+            .option("--force");
         for (hint, expected) in [
-            ("nb open a.ipynb", "open_notebook a.ipynb"),
+            (open().into(), "open_notebook a.ipynb"),
             (
-                "next: nb wait 7f3a | nb interrupt 7f3a",
+                hint!["next: ", wait(), Or, interrupt()],
                 "next: get_run_status 7f3a | kernel interrupt 7f3a",
             ),
             (
-                "ask them first; to insist: nb restart --force a.ipynb",
+                hint!["ask them first; to insist: ", restart],
                 "ask them first; to insist: kernel restart force: true a.ipynb",
             ),
-            ("nb doctor", "nb doctor"),
-            ("nb open a.ipynb --own", "nb open a.ipynb --own"),
-            ("nb exec --all", "run_cell all: true"),
+            (nb(Verb::Graph).into(), "nb graph"),
+            (open().option("--own").into(), "nb open a.ipynb --own"),
+            (nb(Verb::Exec).option("--all").into(), "run_cell all: true"),
             (
-                "nb open a.ipynb --kernel-of b.ipynb",
+                open()
+                    .option("--kernel-of")
+                    .word(Path::new("b.ipynb"))
+                    .into(),
                 "open_notebook a.ipynb kernel_of: b.ipynb",
             ),
             (
-                "next: nb wait 7f3a | nb interrupt 7f3a | nb run --peek CODE",
+                hint![
+                    "next: ",
+                    wait(),
+                    Or,
+                    interrupt(),
+                    Or,
+                    nb(Verb::Run).option("--peek").word("CODE")
+                ],
                 "next: get_run_status 7f3a | kernel interrupt 7f3a",
             ),
             (
-                "said nothing; nb wait 7f3a --all --stream shows all",
+                hint![
+                    "said nothing; ",
+                    wait().option("--all").option("--stream"),
+                    " shows all"
+                ],
                 "said nothing; get_run_status 7f3a all: true shows all",
             ),
             (
-                "nb open a.ipynb && nb exec a.ipynb --replay",
+                hint![
+                    open(),
+                    And,
+                    nb(Verb::Exec).notebook(notebook).option("--replay")
+                ],
                 "open_notebook a.ipynb",
             ),
             (
-                "next: nb reply 7f3a - < FILE | nb interrupt 7f3a",
+                hint![
+                    "next: ",
+                    nb(Verb::Reply).job("7f3a").stdin("FILE"),
+                    Or,
+                    interrupt()
+                ],
                 "next: answer_input 7f3a | kernel interrupt 7f3a",
             ),
             (
-                "nb cell -c 3f2c --source-only shows its text",
+                hint![
+                    nb(Verb::Cell)
+                        .option("-c")
+                        .word("3f2c")
+                        .option("--source-only"),
+                    " shows its text"
+                ],
                 "read_cell 3f2c shows its text",
             ),
-            ("nb vars --all lists the names", "variables lists the names"),
             (
-                "--all replaces it wherever it is",
+                hint![nb(Verb::Vars).option("--all"), " lists the names"],
+                "variables lists the names",
+            ),
+            (
+                hint![option(Verb::Edit, "--all"), " replaces it wherever it is"],
                 "replace_all: true replaces it wherever it is",
             ),
             (
-                "nb cell -1 (or nb cell 3f2c)",
+                hint![
+                    nb(Verb::Cell).word("-1"),
+                    " (or ",
+                    nb(Verb::Cell).word("3f2c"),
+                    ")"
+                ],
                 "read_cell -1 (or read_cell 3f2c)",
             ),
-            ("the nbformat", "the nbformat"),
+            ("the nbformat".into(), "the nbformat"),
             (
-                "to take it back over that: nb undo a.ipynb 7f3a --force",
+                hint!["to take it back over that: ", undo],
                 "to take it back over that: history undo a.ipynb 7f3a force: true",
             ),
             (
-                "nb jobs lists them",
+                problem::lists_jobs(),
                 "the answer that began it has its run_id",
             ),
             (
-                "by themselves and by --all, --from, --to or --replay",
-                "by themselves and by all",
-            ),
-            (
-                "name another with --python PATH",
+                hint![
+                    "name another with ",
+                    option(Verb::Open, "--python").value("PATH")
+                ],
                 "name another with python",
             ),
             (
-                "another kernel can be named with --kernel NAME or --python PATH",
+                hint![
+                    "another kernel can be named with ",
+                    option(Verb::Open, "--kernel").value("NAME"),
+                    " or ",
+                    option(Verb::Open, "--python").value("PATH")
+                ],
                 "another kernel can be named with kernel or python",
             ),
+            (
+                hint![
+                    nb(Verb::Shutdown).notebook(notebook),
+                    And,
+                    "mv ",
+                    notebook,
+                    " FOLDER"
+                ],
+                "kernel shutdown a.ipynb && mv a.ipynb FOLDER",
+            ),
         ] {
-            assert_eq!(as_tools(hint), expected);
+            assert_eq!(as_tools(&hint), expected);
         }
     }
 }

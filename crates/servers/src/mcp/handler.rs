@@ -20,6 +20,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::audit::{RateLimit, TooManyCalls};
+use super::commands::problem_lines;
 use super::preview::{self, PreviewedCall};
 use super::resources::{MOST_SUBSCRIPTIONS, templates};
 use super::result::rejected;
@@ -28,7 +29,6 @@ use super::tools::ToolName;
 use super::turns::{Turn, Turns};
 use crate::api::problem::{Problem, ProblemKind};
 use crate::notebook::visible_line;
-use crate::text;
 
 /// What clients tell their models about the server.
 const INSTRUCTIONS: &str = "\
@@ -119,7 +119,7 @@ impl Handler {
 
 /// Returns a problem as an error of the protocol.
 fn error(problem: &Problem) -> ErrorData {
-    let lines = text::problem::lines(problem).into_iter();
+    let lines = problem_lines(problem).into_iter();
     let text: Vec<_> = lines.map(|line| visible_line(&line).into_owned()).collect();
     let text = text.join("\n");
     match problem.kind {

@@ -11,6 +11,7 @@ use crate::api::envelope::{Answer, Envelope, Meanwhile, ProblemAnswer};
 use crate::api::image_within;
 use crate::api::outputs::{Image, plain};
 use crate::api::problem::{Problem, ProblemKind};
+use crate::hint;
 use crate::text;
 use crate::text::Part;
 
@@ -49,11 +50,8 @@ impl ToolAnswer {
     }
 
     /// Puts a problem together with what happened meanwhile.
-    async fn of_problem(caller: Option<&Caller>, mut problem: Problem) -> Self {
-        problem.message = as_tools(&problem.message);
-        for hint in &mut problem.hints {
-            *hint = as_tools(hint);
-        }
+    async fn of_problem(caller: Option<&Caller>, problem: Problem) -> Self {
+        let problem = problem.worded(as_tools);
         let meanwhile = match caller {
             Some(caller) => meanwhile(caller).await,
             None => Meanwhile::default(),
@@ -184,9 +182,12 @@ fn meanwhile_lines(meanwhile: &Meanwhile, parts: &[Part]) -> Vec<String> {
         lines.any(|line| line.contains(text))
     };
     let death = death.filter(|death| !is_shown(&death.text));
-    let death = death.map(|death| as_tools(&format!("{} next: {}", death.text, death.next)));
-    let lines = text::meanwhile::lines(meanwhile, as_tools);
-    death.into_iter().chain(lines).collect()
+    let death = death.map(|death| {
+        let text = format!("{} next: ", death.text);
+        hint![text, death.next.clone()]
+    });
+    let lines = text::meanwhile::lines(meanwhile);
+    death.iter().chain(&lines).map(as_tools).collect()
 }
 
 /// Returns what happened beside a request, until now.

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::hint::Hint;
 use crate::kernel::variables::Variables;
 
 /// How a check came out.
@@ -36,7 +37,7 @@ pub struct Check {
     /// What was found.
     pub text: String,
     /// The fix, a command where there is one.
-    pub fix: Option<String>,
+    pub fix: Option<Hint>,
 }
 
 impl Check {
@@ -49,7 +50,7 @@ impl Check {
         }
     }
 
-    fn note(about: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+    fn note(about: &'static str, text: impl Into<String>, fix: impl Into<Hint>) -> Self {
         Self {
             verdict: Verdict::Note,
             fix: Some(fix.into()),
@@ -57,7 +58,7 @@ impl Check {
         }
     }
 
-    fn bad(about: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+    fn bad(about: &'static str, text: impl Into<String>, fix: impl Into<Hint>) -> Self {
         Self {
             verdict: Verdict::Bad,
             fix: Some(fix.into()),

@@ -14,6 +14,7 @@ use crate::execution::follow::{
 };
 use crate::execution::reply::reply;
 use crate::execution::run::EOF;
+use crate::hint::{Verb, nb};
 use crate::lifecycle::status::waiting_cells;
 use crate::project::cursor::Cursor;
 use crate::project::jobs::{JobFolder, JobState, RecorderRequest};
@@ -104,8 +105,8 @@ impl<O: JobObserver> Following<'_, O> {
                     let job = folder.read()?;
                     if std::mem::replace(&mut is_interrupted, true) && job.state != JobState::Done {
                         let text = format!("job {} goes on", folder.id());
-                        let hint = format!("nb wait {}", folder.id());
-                        return Err(Problem::new(ProblemKind::StillRunning, text).hint(hint));
+                        let wait = nb(Verb::Wait).job(folder.id());
+                        return Err(Problem::new(ProblemKind::StillRunning, text).hint(wait));
                     }
                     self.interrupt()?;
                     continue;

@@ -9,17 +9,21 @@ use crate::editing::edit::EditError;
 use crate::editing::history;
 use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::editing::transaction::WriteError;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Hint, Joint, Verb, nb, option};
 use crate::notebook::{CellCandidate, DocumentEditError as CellError, OperationError, SelectError};
 use crate::project::{Project, Status};
 
-/// The hint for a request that does not name a cell.
-pub const LIST: &str = "nb cells lists the cells";
+/// Returns the hint for a request that does not name a cell.
+pub fn lists_cells() -> Hint {
+    hint![nb(Verb::Cells), " lists the cells"]
+}
 
 /// Makes a problem of a request that names no cell.
 pub fn no_cell(message: &str) -> Problem {
     let forms = "an index like 3 or -1, an id, In[12], or a range like 2..5";
-    Problem::new(ProblemKind::Usage, format!("{message}: {forms}")).hint(LIST)
+    Problem::new(ProblemKind::Usage, format!("{message}: {forms}")).hint(lists_cells())
 }
 
 impl From<EditError> for Problem {
@@ -50,13 +54,13 @@ pub(crate) fn of_operation(error: &OperationError, message: &str) -> Problem {
         }
         OperationError::Edit(CellError::ReadOnly(_)) => problem(ProblemKind::Refused),
         OperationError::Edit(CellError::NotFound(cell)) => {
-            problem(ProblemKind::Failed).hint(format!(
-                "nb cell -c {} --source-only shows its text",
-                quote(Path::new(cell))
-            ))
+            let show = nb(Verb::Cell).option("-c").word(&**cell);
+            let show = show.option("--source-only");
+            problem(ProblemKind::Failed).hint(hint![show, " shows its text"])
         }
         OperationError::Edit(CellError::Several { .. }) => {
-            problem(ProblemKind::Failed).hint("--all replaces it wherever it is")
+            let all = option(Verb::Edit, "--all");
+            problem(ProblemKind::Failed).hint(hint![all, " replaces it wherever it is"])
         }
         OperationError::Edit(CellError::BadTags) => {
             problem(ProblemKind::Failed).hint(r#"tags='["draft"]'"#)
@@ -74,18 +78,18 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
     match error {
         WriteError::Full { .. } => problem.hint("the notebook is as it was; make room and repeat"),
         WriteError::ReadOnly { notebook } if may_change_mode(&notebook.real) => {
-            problem.hint(format!(
-                "if it may be changed: chmod u+w {}",
-                quote(&notebook.path)
-            ))
+            problem.hint(hint![
+                "if it may be changed: chmod u+w ",
+                &*notebook.path
+            ])
         }
         WriteError::ReadOnly { notebook } => problem
             .hint("it belongs to another user")
             .hint(on_a_copy(notebook)),
-        WriteError::Immutable { path, .. } => problem.hint(format!(
-            "if it may be changed: sudo chattr -i {}",
-            quote(path)
-        )),
+        WriteError::Immutable { path, .. } => problem.hint(hint![
+            "if it may be changed: sudo chattr -i ",
+            &**path
+        ]),
         WriteError::Sticky { notebook } => problem.hint(on_a_copy(notebook)),
         WriteError::Folder { notebook, source } | WriteError::Write { notebook, source } => {
             match source.kind() {
@@ -109,7 +113,11 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
             problem.hint("the notebook is without this edit; repeat it in a moment")
         }
         WriteError::InRoom { .. } => Problem::new(ProblemKind::Refused, causes(error))
-            .hint("ask the person to close its tab there, or to make the change; --force writes all the same"),
+            .hint(hint![
+                "ask the person to close its tab there, or to make the change; ",
+                option(Verb::Edit, "--force"),
+                " writes all the same"
+            ]),
         WriteError::NotebookFile(_) | WriteError::Change(_) => problem,
     }
 }
@@ -120,13 +128,13 @@ fn may_change_mode(path: &Path) -> bool {
     user.is_root() || std::fs::metadata(path).is_ok_and(|it| it.uid() == user.as_raw())
 }
 
-fn on_a_copy(notebook: &NotebookFile) -> String {
+fn on_a_copy(notebook: &NotebookFile) -> Hint {
     let name = notebook.real.file_name().unwrap_or_default();
-    format!(
-        "work on a copy in a folder of yours: cp {} ~/{}",
-        quote(&notebook.path),
-        quote(Path::new(name))
-    )
+    hint![
+        "work on a copy in a folder of yours: cp ",
+        &*notebook.path,
+        format!(" ~/{}", quote(Path::new(name)))
+    ]
 }
 
 impl From<SelectError> for Problem {
@@ -163,7 +171,7 @@ pub(crate) fn of_selection(error: &SelectError, message: &str) -> Problem {
         SelectError::OutOfRange { index, .. } if *index >= 100 => problem.hint(format!(
             "if {index} is an id: -c {index}; in a list of operations {{\"id\": \"{index}\"}}"
         )),
-        _ => problem.hint(LIST),
+        _ => problem.hint(lists_cells()),
     }
 }
 
@@ -174,34 +182,39 @@ impl From<NotebookFileError> for Problem {
 }
 
 /// Returns the hint for a notebook that cannot be read.
-pub fn hint(error: &NotebookFileError) -> Option<String> {
+pub fn hint(error: &NotebookFileError) -> Option<Hint> {
+    let open = |path| nb(Verb::Open).notebook(path);
     match error {
         NotebookFileError::Missing { path } => Some(match moved_to(path) {
-            Some(now) => format!("it was moved to {}", quote(&now)),
-            None if let Some(otherwise) = unless_moved(path) => format!(
-                "if it was moved: nb mv {0} NEW.ipynb takes its kernel and history along; else: {otherwise}",
-                quote(path)
-            ),
-            None => format!("nb open {} makes it, and starts a kernel", quote(path)),
+            Some(now) => hint!["it was moved to ", &*now],
+            None if let Some(otherwise) = unless_moved(path) => hint![
+                "if it was moved: ",
+                nb(Verb::Mv).word(&**path).word("NEW.ipynb"),
+                " takes its kernel and history along; else: ",
+                otherwise
+            ],
+            None => hint![open(path), " makes it, and starts a kernel"],
         }),
-        NotebookFileError::Empty { path } => Some(format!(
-            "if there is nothing to get back: rm {0} && nb open {0}",
-            quote(path)
-        )),
+        NotebookFileError::Empty { path } => Some(hint![
+            "if there is nothing to get back: rm ",
+            &**path,
+            Joint::And,
+            open(path)
+        ]),
         _ => None,
     }
 }
 
 /// Returns what to do about a missing notebook if another program has not moved it; `None` if it never had a kernel or
 /// a history.
-fn unless_moved(path: &Path) -> Option<String> {
+fn unless_moved(path: &Path) -> Option<Hint> {
     let project = Project::find(path)?;
     let key = project.key(path);
     let session = project.state().ok()?.session(&key);
     let is_live = session.as_ref().is_some_and(|it| it.status == Status::Live);
     match session.is_some() || history::is_kept(&project, &key) {
-        true if is_live => Some(format!("nb shutdown {}", quote(path))),
-        true => Some(format!("nb open {} makes a new one", quote(path))),
+        true if is_live => Some(nb(Verb::Shutdown).notebook(path).into()),
+        true => Some(hint![nb(Verb::Open).notebook(path), " makes a new one"]),
         false => None,
     }
 }

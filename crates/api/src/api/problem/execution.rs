@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Problem, ProblemKind, causes};
+use super::{Problem, ProblemKind, causes, lists_jobs};
 use crate::activity::labels::cell_with_actor;
 use crate::execution::exec::ExecError;
 use crate::execution::follow::FollowError;
@@ -11,6 +11,8 @@ use crate::execution::peek::PeekError;
 use crate::execution::salvage::SalvageError;
 use crate::execution::vars::VarsError;
 use crate::graph::Cancelled;
+use crate::hint;
+use crate::hint::{Verb, nb};
 use crate::project::jobs::NoJob;
 use crate::stale::notebook_graph::GraphError;
 
@@ -20,7 +22,7 @@ impl From<ExecError> for Problem {
             ExecError::Open(open) => open.into(),
             ExecError::Kernel(error) => error.into(),
             ExecError::NoKernel { .. } => Self::new(ProblemKind::NoKernel, error.to_string())
-                .hint("nb open NOTEBOOK starts one"),
+                .hint(hint![nb(Verb::Open).this(), " starts one"]),
             ExecError::Job { .. } => Self::new(ProblemKind::Failed, causes(&error)),
         }
     }
@@ -43,7 +45,7 @@ impl From<GraphError> for Problem {
 
 impl From<NoJob> for Problem {
     fn from(error: NoJob) -> Self {
-        Self::new(ProblemKind::Usage, causes(&error)).hint("nb jobs lists them")
+        Self::new(ProblemKind::Usage, causes(&error)).hint(lists_jobs())
     }
 }
 
@@ -57,17 +59,21 @@ impl From<SalvageError> for Problem {
     fn from(error: SalvageError) -> Self {
         match &error {
             SalvageError::Job(_) => {
-                Self::new(ProblemKind::Usage, causes(&error)).hint("nb jobs lists them")
+                Self::new(ProblemKind::Usage, causes(&error)).hint(lists_jobs())
             }
             SalvageError::Kept { .. } => Self::new(ProblemKind::Failed, causes(&error)),
             SalvageError::NoCells(id) | SalvageError::Nothing(id) | SalvageError::NoCode(id) => {
-                let hint = format!("nb wait {id} shows what it keeps");
+                let hint = hint![nb(Verb::Wait).job(id), " shows what it keeps"];
                 Self::new(ProblemKind::Refused, error.to_string()).hint(hint)
             }
             SalvageError::Unwritable { id, .. } => {
-                let hint = format!(
-                    "nb jobs {id} --write again once that is mended; nb jobs {id} --write OTHER.ipynb writes into another file"
-                );
+                let write = || nb(Verb::Jobs).job(id).option("--write");
+                let hint = hint![
+                    write(),
+                    " again once that is mended; ",
+                    write().word("OTHER.ipynb").without_notebook(),
+                    " writes into another file"
+                ];
                 Self::new(ProblemKind::Failed, error.to_string()).hint(hint)
             }
         }
@@ -79,7 +85,7 @@ impl From<PeekError> for Problem {
         match error {
             PeekError::Inspect(error) => error.into(),
             PeekError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error))
-                .hint("nb run runs it once the kernel is idle"),
+                .hint(hint![nb(Verb::Run), " runs it once the kernel is idle"]),
         }
     }
 }
@@ -104,12 +110,14 @@ impl From<InspectError> for Problem {
             InspectError::Busy { .. } => {
                 problem.hint("it answers once that is over; with ipykernel 7 also meanwhile")
             }
-            InspectError::Lost(_) => problem.hint("nb open connects again at once"),
-            InspectError::Late { beside: true, .. } => problem.hint(
-                "the code goes on beside the cell, where nothing interrupts it; nb restart ends it",
-            ),
+            InspectError::Lost(_) => problem.hint(hint![nb(Verb::Open), " connects again at once"]),
+            InspectError::Late { beside: true, .. } => problem.hint(hint![
+                "the code goes on beside the cell, where nothing interrupts it; ",
+                nb(Verb::Restart),
+                " ends it"
+            ]),
             InspectError::Late { beside: false, .. } => {
-                problem.hint("the code goes on; nb interrupt ends it")
+                problem.hint(hint!["the code goes on; ", nb(Verb::Interrupt), " ends it"])
             }
             InspectError::Stopped { .. } => problem,
         }
@@ -122,20 +130,21 @@ impl From<VarsError> for Problem {
             VarsError::Inspector(error) => error.into(),
             VarsError::Language { ref language } => {
                 let code = match language.to_ascii_lowercase().as_str() {
-                    "r" => "'ls.str()'",
-                    "julia" => "'varinfo()'",
+                    "r" => "ls.str()",
+                    "julia" => "varinfo()",
                     _ => "CODE",
                 };
-                Self::new(ProblemKind::Failed, causes(&error)).hint(format!(
-                    "names, types and sizes as the kernel shows them: nb run {code}"
-                ))
+                Self::new(ProblemKind::Failed, causes(&error)).hint(hint![
+                    "names, types and sizes as the kernel shows them: ",
+                    nb(Verb::Run).word(code)
+                ])
             }
             VarsError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error)),
             VarsError::Unknown { ref near, .. } => {
-                let hints = near.iter().map(|name| format!("nb vars {name}"));
+                let hints = near.iter().map(|name| nb(Verb::Vars).word(&**name));
                 Self::new(ProblemKind::Failed, causes(&error))
                     .all_hints(hints)
-                    .hint("nb vars --all lists the names")
+                    .hint(hint![nb(Verb::Vars).option("--all"), " lists the names"])
             }
         }
     }

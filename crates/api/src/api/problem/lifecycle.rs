@@ -2,9 +2,11 @@
 
 use super::{Problem, ProblemKind, causes};
 use crate::execution::run::RunError;
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Hint, Verb, nb, option};
 use crate::kernel::confine::sandbox::SandboxError;
 use crate::kernel::process::connection::ConnectionError;
-use crate::kernel::shell::quote;
 use crate::kernel::spec::selection::SelectionError;
 use crate::lifecycle::interrupt::InterruptError;
 use crate::lifecycle::open_error::{AttachError, OpenError, ShareError};
@@ -27,8 +29,11 @@ impl Problem {
     }
 }
 
-/// The hint for a connection file that cannot be used.
-const NEW_FILE: &str = "nb restart makes a new one, with a new kernel: its variables are gone";
+/// Returns the hint for a connection file that cannot be used.
+fn new_file() -> Hint {
+    let text = " makes a new one, with a new kernel: its variables are gone";
+    hint![nb(Verb::Restart), text]
+}
 
 impl From<OpenError> for Problem {
     fn from(error: OpenError) -> Self {
@@ -58,7 +63,12 @@ impl From<OpenError> for Problem {
                 let died = problem(ProblemKind::NoKernel)
                     .lines(lines)
                     .hint(format!("its whole log is {}", log.display()))
-                    .hint("another kernel can be named with --kernel NAME or --python PATH");
+                    .hint(hint![
+                        "another kernel can be named with ",
+                        option(Verb::Open, "--kernel").value("NAME"),
+                        " or ",
+                        option(Verb::Open, "--python").value("PATH")
+                    ]);
                 match limit {
                     Some(bytes) => died.hint(format!(
                         "it was allowed {} of memory: --memory SIZE allows more, --memory none all",
@@ -67,9 +77,15 @@ impl From<OpenError> for Problem {
                     None => died,
                 }
             }
-            OpenError::Slow { .. } => problem(ProblemKind::StillRunning).hint(
-                "it goes on starting; nb open waits again, nb log --kernel shows what it says, nb shutdown ends it",
-            ),
+            OpenError::Slow { .. } => problem(ProblemKind::StillRunning).hint(hint![
+                "it goes on starting; ",
+                nb(Verb::Open),
+                " waits again, ",
+                nb(Verb::Log).option("--kernel"),
+                " shows what it says, ",
+                nb(Verb::Shutdown),
+                " ends it"
+            ]),
             OpenError::Unreachable { .. } => problem(ProblemKind::NoKernel)
                 .hint("if this shell is sandboxed, allow nb outside the sandbox"),
             OpenError::ProcessStopped { .. } => problem(ProblemKind::NoKernel),
@@ -85,17 +101,17 @@ impl From<OpenError> for Problem {
                 } else {
                     "use it there, or"
                 };
-                problem(ProblemKind::Refused).hint(format!(
-                    "{place} start one here in its place: nb open --force {}",
-                    quote(notebook)
-                ))
+                problem(ProblemKind::Refused).hint(hint![
+                    place,
+                    " start one here in its place: ",
+                    nb(Verb::Open).option("--force").notebook(notebook)
+                ])
             }
             OpenError::LaterKind { .. } => {
                 problem(ProblemKind::Refused).hint("use the nb that recorded it, or a later one")
             }
-            OpenError::NotOwned { .. } => {
-                problem(ProblemKind::Refused).hint("end or restart it in the program that started it")
-            }
+            OpenError::NotOwned { .. } => problem(ProblemKind::Refused)
+                .hint("end or restart it in the program that started it"),
             OpenError::Attach(attach) => {
                 let kind = match attach {
                     AttachError::NoFile { .. }
@@ -117,19 +133,25 @@ impl From<OpenError> for Problem {
                 problem(kind).hint(share.hint())
             }
             OpenError::NoKernel { notebook } => {
-                problem(ProblemKind::NoKernel).hint(format!("nb open {}", quote(notebook)))
+                problem(ProblemKind::NoKernel).hint(nb(Verb::Open).notebook(notebook))
             }
             OpenError::Connection(
                 ConnectionError::Read { .. } | ConnectionError::Content { .. },
-            ) => problem(ProblemKind::Failed).hint(NEW_FILE),
+            ) => problem(ProblemKind::Failed).hint(new_file()),
             OpenError::Server(error) => match error.downcast_ref() {
                 Some(server) => Self::of_server(server),
                 None => problem(ProblemKind::Failed),
             },
             OpenError::NoServers { .. } => problem(ProblemKind::Failed),
             OpenError::NoServerKernel { server, .. } => problem(ProblemKind::NoKernel)
-                .hint(format!("nb kernels --server {server} lists those that run there"))
-                .hint(format!("to start one there: nb open NOTEBOOK --server {server}")),
+                .hint(hint![
+                    nb(Verb::Kernels).option("--server").word(&**server),
+                    " lists those that run there"
+                ])
+                .hint(hint![
+                    "to start one there: ",
+                    nb(Verb::Open).this().option("--server").word(&**server)
+                ]),
             OpenError::ServerLimit { server, open, .. } => {
                 let lines: Vec<_> = open
                     .iter()
@@ -140,11 +162,16 @@ impl From<OpenError> for Problem {
                     .collect();
                 problem(ProblemKind::Refused)
                     .lines(&lines)
-                    .hint("end one that is not needed: nb shutdown NOTEBOOK")
-                    .hint(format!("to allow more: nb server add {server} … --max-kernels N --replace"))
+                    .hint(hint![
+                        "end one that is not needed: ",
+                        nb(Verb::Shutdown).without_notebook().word("NOTEBOOK")
+                    ])
+                    .hint(format!(
+                        "to allow more: nb server add {server} … --max-kernels N --replace"
+                    ))
             }
             OpenError::RunsElsewhere { notebook, .. } => {
-                problem(ProblemKind::Refused).hint(format!("nb shutdown {}", quote(notebook)))
+                problem(ProblemKind::Refused).hint(nb(Verb::Shutdown).notebook(notebook))
             }
             OpenError::OnlyHere {
                 is_as_before,
@@ -161,7 +188,9 @@ impl From<OpenError> for Problem {
                     false => refused,
                 }
             }
-            OpenError::Busy { .. } => problem(ProblemKind::Refused).hint("nb status tells what it does"),
+            OpenError::Busy { .. } => {
+                problem(ProblemKind::Refused).hint(hint![nb(Verb::Status), " tells what it does"])
+            }
             OpenError::NotebookFile(file) => {
                 problem(ProblemKind::Failed).all_hints(super::editing::hint(file))
             }
@@ -196,12 +225,15 @@ impl From<InterruptError> for Problem {
     fn from(error: InterruptError) -> Self {
         match error {
             InterruptError::Open(open) => open.into(),
-            InterruptError::Refused(_) => {
-                Self::new(ProblemKind::Failed, causes(&error)).hint("nb status shows how it is")
-            }
+            InterruptError::Refused(_) => Self::new(ProblemKind::Failed, causes(&error))
+                .hint(hint![nb(Verb::Status), " shows how it is"]),
             InterruptError::Signal(_) | InterruptError::Client(_) => {
-                Self::new(ProblemKind::NoKernel, causes(&error))
-                    .hint("nb status shows whether it is alive; nb restart replaces it")
+                Self::new(ProblemKind::NoKernel, causes(&error)).hint(hint![
+                    nb(Verb::Status),
+                    " shows whether it is alive; ",
+                    nb(Verb::Restart),
+                    " replaces it"
+                ])
             }
         }
     }
@@ -245,13 +277,17 @@ impl From<RunError> for Problem {
         let problem = |kind| Self::new(kind, causes(&error));
         match &error {
             RunError::State(_) => problem(ProblemKind::Failed),
-            RunError::ConnectionFile(_) => problem(ProblemKind::NoKernel).hint(NEW_FILE),
-            RunError::NotReady(_) => {
-                problem(ProblemKind::StillRunning).hint("nb status tells when it is ready")
-            }
+            RunError::ConnectionFile(_) => problem(ProblemKind::NoKernel).hint(new_file()),
+            RunError::NotReady(_) => problem(ProblemKind::StillRunning)
+                .hint(hint![nb(Verb::Status), " tells when it is ready"]),
             RunError::Ended { fix, .. } => problem(ProblemKind::NoKernel).hint(fix.clone()),
             RunError::Client(_) | RunError::Unseen(_) => {
-                problem(ProblemKind::NoKernel).hint("nb status tells its state; nb open starts it")
+                problem(ProblemKind::NoKernel).hint(hint![
+                    nb(Verb::Status),
+                    " tells its state; ",
+                    nb(Verb::Open),
+                    " starts it"
+                ])
             }
         }
     }

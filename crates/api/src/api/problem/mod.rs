@@ -10,6 +10,8 @@ use std::error::Error;
 use serde::Serialize;
 
 use crate::editing::conflict_summary::{ConflictSide, ConflictSummary, summaries};
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::Conflict;
 pub use crate::task::causes::with_causes as causes;
 
@@ -24,7 +26,7 @@ pub struct Problem {
     /// What the kernel or another program wrote about it.
     pub lines: Vec<String>,
     /// What to do about it: commands of `nb`, or of others.
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
     /// What of an edit stands against what is there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<RefusedEdit>,
@@ -112,14 +114,20 @@ impl Problem {
     }
 
     /// Adds a hint.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
     /// Adds hints.
-    pub fn all_hints(mut self, hints: impl IntoIterator<Item = String>) -> Self {
-        self.hints.extend(hints);
+    pub fn all_hints(mut self, hints: impl IntoIterator<Item = impl Into<Hint>>) -> Self {
+        self.hints.extend(hints.into_iter().map(Into::into));
+        self
+    }
+
+    /// Returns the problem with its hints as a front door words them.
+    pub fn worded(mut self, word: impl Fn(&Hint) -> String) -> Self {
+        self.hints = self.hints.iter().map(|it| word(it).into()).collect();
         self
     }
 
@@ -159,4 +167,9 @@ impl Problem {
         }
         problem
     }
+}
+
+/// Returns the hint at how the ids of jobs are found.
+pub fn lists_jobs() -> Hint {
+    hint![nb(Verb::Jobs), " lists them"]
 }

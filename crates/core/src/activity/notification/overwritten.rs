@@ -6,6 +6,8 @@ use jiff::tz::TimeZone;
 
 use crate::activity::labels;
 use crate::activity::zone;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::notebook::ChangeKind;
 use crate::project::event::OverwrittenEdit;
 
@@ -14,14 +16,14 @@ const LINES: usize = 3;
 
 /// Returns the lines about edits that were wiped out, one for each cell and at most three. If a
 /// cell was edited several times, only its last edit is named.
-pub fn words(edits: &[OverwrittenEdit]) -> Vec<String> {
+pub fn words(edits: &[OverwrittenEdit]) -> Vec<Hint> {
     if edits.is_empty() {
         return Vec::new();
     }
     lines_in(edits, &zone::here())
 }
 
-fn lines_in(edits: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
+fn lines_in(edits: &[OverwrittenEdit], zone: &TimeZone) -> Vec<Hint> {
     let mut cells = HashSet::new();
     let mut last: Vec<_> = edits
         .iter()
@@ -39,30 +41,38 @@ fn lines_in(edits: &[OverwrittenEdit], zone: &TimeZone) -> Vec<String> {
         .map(|edit| line(edit, zone))
         .collect();
     if count > shown {
-        lines.push(format!(
-            "{} more of your edits were overwritten too: nb log tells",
-            count - shown
-        ));
+        let more = count - shown;
+        lines.push(hint![
+            format!("{more} more of your edits were overwritten too: "),
+            nb(Verb::Log),
+            " tells"
+        ]);
     }
     lines
 }
 
-fn line(edit: &OverwrittenEdit, zone: &TimeZone) -> String {
+fn line(edit: &OverwrittenEdit, zone: &TimeZone) -> Hint {
     let OverwrittenEdit { cell, revision, .. } = edit;
     let short = labels::cell(cell);
     let at = zone::clock(edit.at, zone);
-    let back = revision.map(|revision| format!("; nb restore {cell}@{revision} brings it back"));
-    let back = back.unwrap_or_default();
     let label = match edit.kind {
         ChangeKind::Removed => {
-            return format!(
-                "{short}, which you removed {at}, is in the file again: a save overwrote that; nb rm {cell} removes it"
+            let text = format!(
+                "{short}, which you removed {at}, is in the file again: a save overwrote that; "
             );
+            return hint![text, nb(Verb::Rm).word(&**cell), " removes it"];
         }
         ChangeKind::Inserted => format!("your new cell {short}"),
         _ => format!("your edit of {short}"),
     };
-    format!("{label} ({at}) is no longer in the file: a save overwrote it{back}")
+    let text = format!("{label} ({at}) is no longer in the file: a save overwrote it");
+    match revision {
+        Some(revision) => {
+            let restore = nb(Verb::Restore).word(format!("{cell}@{revision}"));
+            hint![text, "; ", restore, " brings it back"]
+        }
+        None => text.into(),
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +102,7 @@ mod tests {
         let lines = lines_in(&all, &TimeZone::UTC);
         let lines: Vec<_> = lines
             .iter()
-            .map(|line| line.replace("2026-01-02 ", ""))
+            .map(|line| line.to_string().replace("2026-01-02 ", ""))
             .collect();
         assert_eq!(
             lines,
@@ -111,7 +121,7 @@ mod tests {
         let lines = lines_in(&many, &TimeZone::UTC);
         assert_eq!(lines.len(), 3);
         assert_eq!(
-            lines[2],
+            lines[2].to_string(),
             "2 more of your edits were overwritten too: nb log tells"
         );
     }

@@ -343,7 +343,9 @@ fn others_changes_of_other_lines_are_merged_and_those_of_the_same_are_not() {
     let done = desk.edit("claude", &set("x = 1\ny = 2\nz = 30")).unwrap();
     assert_eq!(text(), "x = 10\ny = 2\nz = 30");
     assert!(
-        done.notes[0].contains("lines that others changed"),
+        done.notes[0]
+            .to_string()
+            .contains("lines that others changed"),
         "{done:?}"
     );
     // The merged text was not shown: the next edit is of the actor's own text too.
@@ -600,7 +602,9 @@ fn without_stored_code_an_overwritten_edit_is_reported_without_a_version() {
     let lost = new.overwritten;
     assert_eq!((lost.len(), lost[0].revision), (1, None));
     assert!(
-        !overwritten_words(&lost)[0].contains("nb restore"),
+        !overwritten_words(&lost)[0]
+            .to_string()
+            .contains("nb restore"),
         "{lost:?}"
     );
     assert!(!desk.notebook.project.dir().join("objects").exists());

@@ -122,7 +122,7 @@ fn finish_leftover(
         }
         let kept = leftover.move_to_trash(notebook)?;
         return Ok(Some(format!(
-            "what another program saved while an nb was killed could not be merged; it is kept as {}: nb diff shows what it has",
+            "what another program saved while an nb was killed could not be merged; it is kept as {}: compare it with the notebook",
             kept.display()
         )));
     };

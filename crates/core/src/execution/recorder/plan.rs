@@ -42,9 +42,7 @@ impl Recorder<'_> {
 }
 
 fn text(change: &str) -> String {
-    format!(
-        "{change} since these cells were planned: the rest is not run; nb exec --stale plans anew"
-    )
+    format!("{change} since these cells were planned: the rest is not run")
 }
 
 /// Returns the id and the source of each code cell.

@@ -154,10 +154,8 @@ impl Recorder<'_> {
             (may_return, left.any(|cell| may_ask(&cell.code)))
         };
         if may_return && may_ask_again {
-            let id = self.folder.id();
-            self.note(format!(
-                "what this code asks from now on goes to the window that is closed: nb reply {id} TEXT --force answers it unseen, nb interrupt {id} ends it"
-            ));
+            let text = "what this code asks from now on goes to the window that is closed: a forced reply answers it unseen, an interrupt ends it";
+            self.note(text.to_owned());
         }
     }
 }

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::bubblewrap;
 use super::outcome::{ChosenMechanism, SandboxOutcome, end_leftovers};
 use super::view::FilesystemView;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::{Process, own_program};
-use crate::kernel::shell::quote;
 use crate::project::{Mechanism, Missing, Sandbox, SandboxCheck, remove_tree};
 
 /// Why a kernel was not started in a sandbox or a container.
@@ -61,7 +62,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        fix: String,
+        fix: Hint,
     },
     /// The kernel that runs is not in the requested sandbox.
     #[error("the kernel that runs is not in this sandbox: {how}")]
@@ -69,7 +70,7 @@ pub enum SandboxError {
         /// How the kernel runs.
         how: String,
         /// The commands that end it and start another.
-        fix: String,
+        fix: Hint,
     },
     /// The kernel would run outside the sandbox in which the notebook's cells ran until now.
     #[error("the kernel of {} was not started outside a sandbox: {why}", notebook.display())]
@@ -93,7 +94,7 @@ pub enum SandboxError {
         /// The reason.
         why: String,
         /// The fix.
-        fix: String,
+        fix: Hint,
     },
     /// The folders of the kernel could not be made.
     #[error("cannot make the sandbox's folders: {0}")]
@@ -102,24 +103,25 @@ pub enum SandboxError {
 
 impl SandboxError {
     /// Returns the commands and options that help, for a notebook's `nb open`.
-    pub fn hints(&self) -> Vec<String> {
+    pub fn hints(&self) -> Vec<Hint> {
         const BEST: &str = "to run it all the same, with what can be kept: --sandbox=best-effort";
         let instead = |chosen: &ChosenMechanism| {
             let why = chosen.instead.as_ref()?;
-            Some(match why.contains("not installed") {
+            let text = match why.contains("not installed") {
                 true => {
                     format!("bubblewrap would keep more: apt-get install bubblewrap ({why})")
                 }
                 false => format!("bubblewrap would keep more, but: {why}"),
-            })
+            };
+            Some(Hint::from(text))
         };
         match self {
             Self::Unusable { .. } => {
-                vec!["let nb choose among those that work here: --sandbox".to_owned()]
+                vec!["let nb choose among those that work here: --sandbox".into()]
             }
             Self::Refused { chosen, .. } => {
                 let mut hints: Vec<_> = instead(chosen).into_iter().collect();
-                hints.push(BEST.to_owned());
+                hints.push(BEST.into());
                 hints
             }
             Self::Failed { chosen, .. } => chosen.as_ref().and_then(instead).into_iter().collect(),
@@ -131,18 +133,17 @@ impl SandboxError {
                 is_container,
                 ..
             } => {
-                let notebook = quote(notebook);
-                let option = if *is_container {
-                    "--container IMAGE"
-                } else {
-                    "--sandbox"
+                let open = || nb(Verb::Open).notebook(notebook);
+                let confined = match is_container {
+                    true => open().option("--container").word("IMAGE"),
+                    false => open().option("--sandbox"),
                 };
                 vec![
-                    format!("to start it in one, too: nb open {notebook} {option}"),
-                    format!("to start it outside: nb open {notebook} --no-sandbox"),
+                    hint!["to start it in one, too: ", confined],
+                    hint!["to start it outside: ", open().option("--no-sandbox")],
                 ]
             }
-            Self::Tcp => vec!["leave --transport tcp out".to_owned()],
+            Self::Tcp => vec!["leave --transport tcp out".into()],
             Self::NotLinux | Self::Folders(_) => Vec::new(),
         }
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::folder::{Environment, Manager};
 use super::python::Python;
 use super::trust::on_path;
+use crate::hint::shell::{quote, quote_word};
 use crate::kernel::foreign_file;
-use crate::kernel::shell::{quote, quote_word};
 use crate::kernel::variables::Variables;
 
 /// The commands that install ipykernel, to be run in order.

@@ -9,7 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::python;
 use super::tools::ToolFolders;
-use crate::kernel::shell::quote;
+use crate::hint;
+use crate::hint::{Hint, Verb, nb};
 use crate::kernel::variables::Variables;
 use crate::project::project_folders;
 use crate::project::written::{AllWritten, WritableFolder};
@@ -31,15 +32,18 @@ pub struct Untrusted {
 
 impl Untrusted {
     /// Returns the commands that help, for a notebook's `nb open`.
-    pub fn hints(&self) -> Vec<String> {
-        let mut hints =
-            vec!["start this one in a sandbox too: nb open NOTEBOOK --sandbox".to_owned()];
+    pub fn hints(&self) -> Vec<Hint> {
+        let open = || nb(Verb::Open).this();
+        let mut hints = vec![hint![
+            "start this one in a sandbox too: ",
+            open().option("--sandbox")
+        ]];
         // A scratch folder has no record, and belongs to its kernel as long as it exists.
         if !self.written.key.is_empty() {
-            hints.push(format!(
-                "when you have looked at what lies there, or made it anew: nb open NOTEBOOK --trust {}",
-                quote(&self.written.folder)
-            ));
+            hints.push(hint![
+                "when you have looked at what lies there, or made it anew: ",
+                open().option("--trust").word(&*self.written.folder)
+            ]);
         }
         hints
     }

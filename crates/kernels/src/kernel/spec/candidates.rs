@@ -9,12 +9,12 @@ use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
 use super::kernelspec::{self, InstalledSpec, is_there};
 use super::prefix::prefix_in_use;
+use crate::hint::{Command, Verb, nb};
 use crate::kernel::environment::folder::{Environment, Manager, last_name};
 use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python::Python;
 use crate::kernel::environment::{conda, search};
-use crate::kernel::shell::quote;
 use crate::kernel::variables::Variables;
 use crate::project::RealSpec;
 
@@ -70,10 +70,11 @@ impl KernelCandidate {
         }
     }
 
-    /// Returns that option as a user types it.
-    pub fn arguments(&self) -> String {
+    /// Returns the command that opens the notebook with it.
+    pub fn open(&self) -> Command {
         let (option, value) = self.option();
-        format!("{option} {}", quote(Path::new(&value)))
+        let open = nb(Verb::Open).this().option(option);
+        open.word(Path::new(&value))
     }
 
     /// Returns the language of its cells.
@@ -290,7 +291,10 @@ mod tests {
         assert_eq!(why(1), "");
         assert_eq!(why(2), "its program /nonexistent/b is not there");
         assert!(why(3).contains("is not a kernelspec: EOF"), "{}", why(3));
-        assert_eq!(candidates[1].arguments(), "--kernel a");
+        assert_eq!(
+            candidates[1].open().to_string(),
+            "nb open NOTEBOOK --kernel a"
+        );
         assert_eq!(
             (candidates[0].language(), candidates[1].language()),
             ("python", "shell")

@@ -17,12 +17,14 @@ use super::ipykernel;
 use super::jupyter_paths::JupyterPaths;
 use super::kernelspec::{self, SpecError, is_there};
 use super::prefix::{Prefix, first_prefix, prefix_on_path};
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Hint, Verb, nb, option};
 use crate::kernel::environment::folder::Environment;
 use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::probe::{self, NotPython, ProbePolicy};
 use crate::kernel::environment::python::Python;
 use crate::kernel::environment::{conda, install, search};
-use crate::kernel::shell::quote;
 use crate::kernel::variables::{NoHome, Variables};
 use crate::project::RealSpec;
 
@@ -147,39 +149,52 @@ fn ambiguity(candidates: &[KernelCandidate]) -> String {
 
 impl SelectionError {
     /// Returns the commands or options that help.
-    pub fn hints(&self) -> Vec<String> {
-        let one = |hint: String| vec![hint];
+    pub fn hints(&self) -> Vec<Hint> {
+        let one = |hint: Hint| vec![hint];
+        let open = || nb(Verb::Open).this();
+        let kernel = option(Verb::Open, "--kernel");
+        let python = option(Verb::Open, "--python").value("PATH");
         match self {
             Self::NoIpykernel { install, .. } => vec![
-                install.to_string(),
-                "nb open NOTEBOOK --install runs that; another Python is named with --python PATH"
-                    .to_owned(),
+                install.to_string().into(),
+                hint![
+                    open().option("--install"),
+                    " runs that; another Python is named with ",
+                    python
+                ],
             ],
             Self::NoPython { folder } => {
                 let venv = folder.join(".venv");
-                one(format!(
+                let text = format!(
                     "install Python 3, then: python3 -m venv {} && {} -m pip install ipykernel",
                     quote(&venv),
                     quote(&venv.join("bin/python"))
-                ))
+                );
+                one(text.into())
             }
             Self::Dangling { fix, .. } => vec![
-                format!("make it anew: {fix}"),
-                "or name another Python: nb open NOTEBOOK --python PATH".to_owned(),
+                format!("make it anew: {fix}").into(),
+                hint![
+                    "or name another Python: ",
+                    open().option("--python").word("PATH")
+                ],
             ],
-            Self::NotPython(_) => one("name another with --python PATH".to_owned()),
+            Self::NotPython(_) => one(hint!["name another with ", python]),
             Self::Ambiguous { candidates } => candidates
                 .iter()
-                .map(|candidate| format!("nb open NOTEBOOK {}", candidate.arguments()))
+                .map(|candidate| candidate.open().into())
                 .collect(),
             Self::NoSpec { available, .. } => one(match available.is_empty() {
-                true => "no kernelspec is installed; name a Python with --python PATH".to_owned(),
-                false => format!("choose one with --kernel: {}", available.join(", ")),
+                true => hint!["no kernelspec is installed; name a Python with ", python],
+                false => hint!["choose one with ", kernel, ": ", available.join(", ")],
             }),
-            Self::Proxy(_) => {
-                one("name a real kernel with --kernel NAME or --python PATH".to_owned())
-            }
-            Self::Spec(_) => one("nb kernels lists those that work".to_owned()),
+            Self::Proxy(_) => one(hint![
+                "name a real kernel with ",
+                kernel.value("NAME"),
+                " or ",
+                python
+            ]),
+            Self::Spec(_) => one(hint![nb(Verb::Kernels), " lists those that work"]),
             Self::NoHome(_) => Vec::new(),
         }
     }
@@ -614,7 +629,7 @@ mod tests {
         let anew = format!(
             "make it anew: python3 -m venv --clear {venv} && {venv}/bin/python -m pip install ipykernel"
         );
-        assert_eq!(error.hints()[0], anew);
+        assert_eq!(error.hints()[0].to_string(), anew);
         // An environment that has its Python comes before it.
         let active = world.temp.path().join("active");
         let executable = environment(&active, true);
@@ -647,7 +662,7 @@ mod tests {
         };
         let error = world.choose(request, &[]).unwrap_err();
         let command = format!("{} -m pip install ipykernel", executable.display());
-        assert_eq!(error.hints()[0], command);
+        assert_eq!(error.hints()[0].to_string(), command);
     }
 
     #[test]
@@ -707,7 +722,7 @@ mod tests {
         };
         let error = world.choose(julia, &[]).unwrap_err();
         assert!(error.to_string().contains("for julia"), "{error}");
-        assert_eq!(error.hints(), ["choose one with --kernel: ir"]);
+        assert_eq!(error.hints()[0].to_string(), "choose one with --kernel: ir");
     }
 
     #[test]
@@ -772,7 +787,11 @@ mod tests {
             error.to_string().contains("it is the project's (.venv in "),
             "{error}"
         );
-        assert!(error.hints()[0].contains("pip install ipykernel"));
+        assert!(
+            error.hints()[0]
+                .to_string()
+                .contains("pip install ipykernel")
+        );
         // A front end's own Python counts, since the user has chosen the kernel in that front end.
         let request = KernelRequest {
             front_end: Some(&other),
@@ -819,8 +838,8 @@ mod tests {
         let candidates = asked();
         assert_eq!(candidates.len(), 1);
         assert_eq!(
-            candidates[0].arguments(),
-            format!("--python {}", base.display())
+            candidates[0].open().to_string(),
+            format!("nb open NOTEBOOK --python {}", base.display())
         );
         let message = SelectionError::Ambiguous { candidates }.to_string();
         assert!(message.contains("base, which is active"), "{message}");
@@ -924,7 +943,11 @@ mod tests {
         world.spec("two", text);
         let error = choose(&[]).unwrap_err();
         assert_eq!(
-            error.hints(),
+            error
+                .hints()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>(),
             [
                 "nb open NOTEBOOK --kernel one",
                 "nb open NOTEBOOK --kernel two"

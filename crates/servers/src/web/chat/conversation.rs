@@ -264,9 +264,10 @@ impl Conversation {
             Ok(reason) => reason,
             Err(TurnEnd::Stopped) => "stopped".to_owned(),
             Err(TurnEnd::Failed(problem)) => {
+                let hints = problem.hints.iter().map(ToString::to_string);
                 log.add(TurnEvent::Error {
                     message: problem.message,
-                    hints: problem.hints.into_iter().chain(problem.lines).collect(),
+                    hints: hints.chain(problem.lines).collect(),
                 });
                 "error".to_owned()
             }

@@ -57,8 +57,9 @@ impl Refusal {
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         let status = Reply::of_problem(&problem).status();
+        let hints = problem.hints.iter().map(ToString::to_string);
         let parts = [problem.message].into_iter();
-        let parts = parts.chain(problem.lines).chain(problem.hints);
+        let parts = parts.chain(problem.lines).chain(hints);
         let message = parts.collect::<Vec<_>>().join("\n");
         Self { status, message }
     }

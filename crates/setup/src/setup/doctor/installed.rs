@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Check;
+use crate::hint::shell::quote;
 use crate::kernel::environment::trust::{self, StartedByName};
 use crate::kernel::programs::version_of;
-use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::spec::prefix::prefix_in_use;
@@ -236,7 +236,8 @@ mod tests {
         assert!(other_program.text.contains("another program comes after"));
         let nowhere = check(&[]);
         assert_eq!(nowhere.verdict, Verdict::Bad);
-        assert!(nowhere.fix.unwrap().starts_with("export PATH="));
+        let fix = nowhere.fix.unwrap().to_string();
+        assert!(fix.starts_with("export PATH="));
     }
 
     /// Writes a program by another process: a file that this process has written may still be open in a
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(checks[0].verdict, Verdict::Good, "{checks:?}");
         assert_eq!(checks[1].verdict, Verdict::Note, "{checks:?}");
         assert!(checks[1].text.starts_with("nb-proxy 0.0.9, "), "{checks:?}");
-        let fix = checks[1].fix.as_deref().unwrap();
+        let fix = checks[1].fix.as_ref().unwrap().to_string();
         let version = env!("CARGO_PKG_VERSION");
         assert!(fix.ends_with(&format!(
             "env/bin/python -m pip install nb-proxy=={version}"
@@ -313,7 +314,7 @@ mod tests {
         let mode = std::fs::Permissions::from_mode(0o644);
         std::fs::set_permissions(program, mode).unwrap();
         let checks = spec(&variables);
-        let fix = checks[1].fix.as_deref().unwrap();
+        let fix = checks[1].fix.as_ref().unwrap().to_string();
         let prefix = quote(&environment);
         let expected =
             format!("nb unserve --prefix {prefix} && nb serve --prefix {prefix}; if its folder");

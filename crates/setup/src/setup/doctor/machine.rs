@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use super::Check;
 use crate::activity::collaboration;
 use crate::editing::unsaved::{self, AUTO_SAVE};
+use crate::hint;
+use crate::hint::shell::quote;
+use crate::hint::{Command, Verb, nb};
 use crate::kernel::confine::sandbox;
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::socket_folder;
-use crate::kernel::shell::quote;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::{Variables, own_data_dir};
 use crate::lifecycle::start::refuse_in_a_sandbox;
@@ -54,7 +56,8 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
             let why: Vec<_> = why
                 .map(|(folder, error)| format!("{}: {error}", folder.display()))
                 .collect();
-            let fix = "nb open --transport tcp NOTEBOOK, or make one of them a folder of yours with mode 0700";
+            let otherwise = ", or make one of them a folder of yours with mode 0700";
+            let fix = hint![over_tcp(), otherwise];
             return Check::bad(
                 ABOUT,
                 format!("no folder for them ({})", why.join("; ")),
@@ -71,9 +74,15 @@ pub(super) fn sockets(variables: &dyn Variables) -> Check {
         Err(error) => Check::bad(
             ABOUT,
             format!("none can be made in {}: {error}", folder.display()),
-            "nb open --transport tcp NOTEBOOK",
+            over_tcp(),
         ),
     }
+}
+
+/// Returns the command that opens the notebook with a kernel that needs no such folder.
+fn over_tcp() -> Command {
+    let open = nb(Verb::Open).option("--transport").word("tcp");
+    open.this()
 }
 
 /// Checks that the folders which nb writes to are writable.
@@ -159,7 +168,11 @@ pub(super) fn sandbox() -> Check {
                 Some(why) => Check::note(
                     ABOUT,
                     format!("{by}, since {why}"),
-                    "apt-get install bubblewrap, where it is only that; nb status tells what a kernel's sandbox keeps",
+                    hint![
+                        "apt-get install bubblewrap, where it is only that; ",
+                        nb(Verb::Status),
+                        " tells what a kernel's sandbox keeps"
+                    ],
                 ),
             }
         }
@@ -175,10 +188,8 @@ pub(super) fn written(variables: &dyn Variables) -> Vec<Check> {
     let mut folders: Vec<_> = all_written.entries().iter().map(|it| &it.folder).collect();
     folders.dedup();
     let trusts = |folder: &Path| {
-        format!(
-            "when you have looked at it: nb open NOTEBOOK --trust {}",
-            quote(folder)
-        )
+        let open = nb(Verb::Open).this().option("--trust").word(folder);
+        hint!["when you have looked at it: ", open]
     };
     let notes = folders.into_iter().map(|folder| {
         let text = format!(
@@ -227,7 +238,10 @@ pub(super) fn logout() -> Option<Check> {
         Check::bad(
             "logout",
             "systemd is told to end all processes of a user at the logout (KillUserProcesses=yes): kernels too",
-            "loginctl enable-linger, and open with: systemd-run --user --scope nb open NOTEBOOK",
+            hint![
+                "loginctl enable-linger, and open with: systemd-run --user --scope ",
+                nb(Verb::Open).this()
+            ],
         )
     })
 }

@@ -8,10 +8,11 @@ use super::Check;
 use crate::editing::content::read_notebook;
 use crate::editing::git;
 use crate::editing::notebook_file::NotebookFile;
+use crate::hint::Joint;
+use crate::hint::shell::quote;
 use crate::kernel::environment::python;
 use crate::kernel::environment::tools::ToolFolders;
 use crate::kernel::environment::trust;
-use crate::kernel::shell::quote;
 use crate::kernel::spec;
 use crate::kernel::spec::candidates::CandidateSource;
 use crate::kernel::spec::selection::SelectionError;
@@ -81,12 +82,15 @@ pub(super) fn kernel(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
             });
         }
         Err(error) => {
-            let hints: Vec<_> = error.hints();
-            let hints = match error {
-                SelectionError::Ambiguous { .. } => hints.join(" | "),
-                _ => hints.first().cloned().unwrap_or_default(),
+            let hints = error.hints().into_iter();
+            let hint = match error {
+                SelectionError::Ambiguous { .. } => {
+                    hints.reduce(|all, hint| all.and(Joint::Or).and(hint))
+                }
+                _ => hints.take(1).next(),
             };
-            checks.push(Check::bad(ABOUT, with_causes(error), hints));
+            let hint = hint.unwrap_or_default();
+            checks.push(Check::bad(ABOUT, with_causes(error), hint));
         }
     }
     for (folder, error) in &kernels.unreadable {

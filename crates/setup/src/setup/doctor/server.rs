@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Check;
+use crate::hint::{Verb, nb};
 use crate::lifecycle::server_connection;
 use crate::project::{Project, RemoteKernel, Session, Status};
 use crate::server::{ServerClient, ServerError, registry};
@@ -42,7 +43,7 @@ async fn connection(
     if session.status != Status::Live {
         return None;
     }
-    let open = "nb open NOTEBOOK";
+    let open = nb(Verb::Open).this();
     Some(match server.kernel(&remote.kernel_id).await {
         Err(error) => Check::bad(ABOUT, error.to_string(), open),
         Ok(None) => {

@@ -222,7 +222,7 @@ export class CellView {
   /** Says why the cell is out of date. */
   showStale() {
     const stale = this.data.state === "stale" && !this.running && !this.isWaiting ? this.data.stale : null;
-    const text = this.book.words(stale?.text ?? "");
+    const text = stale ? this.book.whyStale(stale) : "";
     this.stale.hidden = !stale;
     if (this.stale.dataset.text === text) return;
     this.stale.dataset.text = text;

@@ -80,7 +80,7 @@ export class Graph {
   /** Returns the list of cells that are out of date. */
   stale() {
     const rows = this.rows.filter((row) => row.stale);
-    const items = rows.map((row) => [this.link(row), ` ${this.book.words(row.stale.text)}`]);
+    const items = rows.map((row) => [this.link(row), ` ${this.book.whyStale(row.stale)}`]);
     const advice = this.advice.length ? [section("Advice", list(this.advice.map((text) => [text]), ""))] : [];
     return [section(`Out of date: ${rows.length}`, list(items, "nothing")), ...advice];
   }
@@ -88,7 +88,7 @@ export class Graph {
   /** Returns what a run of the stale cells would run. `run` and `close` are what the person may do. */
   ofPlan({ plan, doubtful, any_name_is_doubtful: isAny }, run, close) {
     if (plan.length === 0) return [section("Plan", make("p", {}, "Nothing is out of date."), button("Close", "Close the plan", close))];
-    const rows = plan.map((row) => make("li", {}, this.link(row), ` ${this.book.words(row.why)}`));
+    const rows = plan.map((row) => make("li", {}, this.link(row), ` ${this.book.whyPlanned(row)}`));
     const doubts = doubtful.map(({ name, why }) => [`${name}: ${why}`]);
     if (isAny) doubts.push(["code ran that may write any name: every value may be another"]);
     const cells = plan.length === 1 ? "cell" : "cells";

@@ -19,8 +19,12 @@ const MOST_CELLS = 20;
 /** The keys that are kept for a cell that is still on its way. */
 const KEPT_KEY = /^(.|Enter|Escape|Tab|Backspace|Delete|Home|End|Arrow\w+)$/u;
 
-/** Where a reason of the server has the beginning of a cell's id. */
-const CELL_ID = /^[\w-]+(?=, which defines | ran after it| gives )|(?<=not what )[\w-]+(?= gives$)|(?<=^reads .* from )[\w-]+$/;
+/** Why a cell is out of date because of another cell, which has this name on the page. */
+const BECAUSE_OF = {
+  needs_stale: (cell, name) => `${cell}, which defines ${name}, is stale`,
+  ran_after: (cell, name) => `${cell} ran after it: ${name}`,
+  other_cell: (cell, name) => `when it ran, ${name} was not what ${cell} gives`,
+};
 
 export class Notebook {
   /** `page` shows what is not of one cell. */
@@ -305,12 +309,21 @@ export class Notebook {
     }
   }
 
-  /** Returns what the server says of cells, with their numbers on the page for the beginnings of their ids. */
-  words(text) {
-    return text.replace(CELL_ID, (id) => {
-      const view = this.order.find((each) => each.id.startsWith(id));
-      return view ? `cell ${view.data.index + 1}` : id;
-    });
+  /** Returns why a cell is out of date. Another cell has its number on the page. */
+  whyStale({ why, name, cell, text }) {
+    return BECAUSE_OF[why]?.(this.nameOf(cell), name) ?? text;
+  }
+
+  /** Returns why a cell would run. */
+  whyPlanned({ why, stale, reads }) {
+    if (stale) return this.whyStale(stale);
+    return reads ? `reads ${reads.name} from ${this.nameOf(reads.from[0])}` : why;
+  }
+
+  /** Returns the name that a cell has on the page. */
+  nameOf(id) {
+    const view = this.views.get(id);
+    return view ? `cell ${view.data.index + 1}` : id;
   }
 
   /** Others have deleted a cell that the person is in: it can come back with what was typed. */
