@@ -67,6 +67,7 @@ targets! {
     greeting "fuzz_targets/greeting.rs",
     header "fuzz_targets/header.rs",
     json "fuzz_targets/json.rs",
+    live "fuzz_targets/live.rs",
     merge "fuzz_targets/merge.rs",
     message "fuzz_targets/message.rs",
     notebook "fuzz_targets/notebook.rs",

@@ -6,6 +6,7 @@
 //! the base's text, so that each later merge finds the conflict again, until the person chooses or the texts agree.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::editor_cells::{CellNames, insert, with_cells};
 use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
@@ -97,8 +98,8 @@ pub struct LiveDocument {
     file: FileSnapshot,
     names: CellNames,
     phase: Phase,
-    /// The texts that each cell had in the editor since the base, the last one last.
-    texts: HashMap<String, VecDeque<String>>,
+    /// The hashes of the texts that each cell had in the editor since the base, the last one last.
+    texts: HashMap<String, VecDeque<u64>>,
     conflicts: BTreeMap<String, ShownConflict>,
     /// The texts that the person chose for cells in conflict, each with the text that the choice replaces and the
     /// text before both changes.
@@ -200,7 +201,7 @@ impl LiveDocument {
     pub fn event(&mut self, event: EditorEvent) {
         let known = match event {
             EditorEvent::Open { cells, dirty } => self.reopen(&cells, dirty).is_ok(),
-            EditorEvent::Text { cell, source } => self.text(&cell, source),
+            EditorEvent::Text { cell, source } => self.text(&cell, &source),
             EditorEvent::Cells { order, new } => self.cells(&order, &new),
             EditorEvent::Saving => self.saving(),
             EditorEvent::Saved { order } => self.saved(&order),
@@ -307,7 +308,7 @@ impl LiveDocument {
         Ok(())
     }
 
-    fn text(&mut self, name: &str, source: String) -> bool {
+    fn text(&mut self, name: &str, source: &str) -> bool {
         let Some(id) = self.names.id(name).map(str::to_owned) else {
             return false;
         };
@@ -320,21 +321,27 @@ impl LiveDocument {
     }
 
     /// Records the text that a cell has in the editor.
-    fn put(&mut self, id: &str, source: String) {
+    fn put(&mut self, id: &str, source: &str) {
         let Some(at) = self.editor.position_by_id(id) else {
             return;
         };
-        if self.editor.set_source(at, &source).is_ok() {
+        if self.editor.set_source(at, source).is_ok() {
             self.remember_text(id, source);
         }
     }
 
-    fn remember_text(&mut self, id: &str, source: String) {
+    fn remember_text(&mut self, id: &str, source: &str) {
         let texts = self.texts.entry(id.to_owned()).or_default();
-        texts.push_back(source);
+        texts.push_back(hash(source));
         if texts.len() > MOST_TEXTS {
             texts.pop_front();
         }
+    }
+
+    /// Says whether a cell had a text in the editor since the base.
+    fn had_text(&self, id: &str, source: &str) -> bool {
+        let texts = self.texts.get(id);
+        texts.is_some_and(|texts| texts.contains(&hash(source)))
     }
 
     fn cells(&mut self, order: &[String], new: &[EditorCell]) -> bool {
@@ -381,9 +388,8 @@ impl LiveDocument {
                 (None, Some(cell)) => {
                     let others = &self.file.document;
                     let inserted = insert(&mut self.editor, &mut self.names, place, cell, others);
-                    if let Some(id) = self.names.id(name) {
-                        let texts = self.texts.entry(id.to_owned()).or_default();
-                        texts.push_back(cell.source.clone());
+                    if let Some(id) = self.names.id(name).map(str::to_owned) {
+                        self.remember_text(&id, &cell.source);
                     }
                     inserted
                 }
@@ -455,7 +461,7 @@ impl LiveDocument {
         };
         apply(&mut self.editor, &change);
         match &change {
-            Change::Set { id, source, .. } => self.remember_text(id, source.clone()),
+            Change::Set { id, source, .. } => self.remember_text(id, source),
             Change::Insert { new, .. } => self.names.insert(&new.id, &new.id),
             Change::Remove { id } => self.names.remove(id),
             Change::Order(_) => {}
@@ -489,7 +495,7 @@ impl LiveDocument {
                 .is_some_and(|cell| cell.source() != source)
         {
             batch.has_changed = true;
-            self.put(&id, source);
+            self.put(&id, &source);
         }
         self.end_batch();
         true
@@ -525,8 +531,8 @@ impl LiveDocument {
         self.texts.retain(|id, texts| {
             let now = editor.cell_by_id(id).map(Cell::source);
             // A save that is under way may have any text since the one that the file has now.
-            let in_file = bases.cell_by_id(id).map(Cell::source);
-            if let Some(at) = texts.iter().rposition(|it| in_file.as_deref() == Some(it)) {
+            let in_file = bases.cell_by_id(id).map(|cell| hash(&cell.source()));
+            if let Some(at) = texts.iter().rposition(|it| in_file == Some(*it)) {
                 texts.drain(..at);
             }
             now.is_some()
@@ -548,10 +554,7 @@ impl LiveDocument {
         self.name_saved_cells();
         for cell in self.file.document.cells() {
             let source = cell.source();
-            let is_own = self
-                .texts
-                .get(cell.id())
-                .is_some_and(|it| it.iter().any(|it| *it == source));
+            let is_own = self.had_text(cell.id(), &source);
             match self.base.position_by_id(cell.id()) {
                 Some(at) if is_own => {
                     reached("an own save");
@@ -581,12 +584,10 @@ impl LiveDocument {
             let Some(mine) = self.editor.cell_by_id(&id) else {
                 continue;
             };
-            let had = self.texts.get(&id);
             let is_it = |cell: &&Cell| {
                 let source = cell.source();
-                cell.cell_type() == mine.cell_type()
-                    && (mine.source() == source
-                        || had.is_some_and(|it| it.iter().any(|it| *it == source)))
+                let has_text = mine.source() == source || self.had_text(&id, &source);
+                has_text && cell.cell_type() == mine.cell_type()
             };
             if let Some(at) = new.iter().position(is_it) {
                 renamed.push((id, new.remove(at).clone()));
@@ -891,6 +892,12 @@ impl LiveDocument {
         }
         open
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns a copy of a cell, without outputs, that can be inserted.

@@ -134,7 +134,7 @@ mod tests {
         };
         project.write_live_editor(&record).unwrap();
         std::fs::write(project.live_editor_file(42), "{").unwrap();
-        assert_eq!(project.live_editors(), [record.clone()]);
+        assert_eq!(project.live_editors(), std::slice::from_ref(&record));
         let after = |seconds| record.is_current(now + SignedDuration::from_secs(seconds));
         assert!(after(0) && after(14) && after(-60) && !after(16));
         project.remove_live_editor(41).unwrap();
