@@ -676,6 +676,9 @@ impl LiveDocument {
     /// Merges the three versions, and queues what the editor is to do.
     fn merge(&mut self) {
         self.drop_outdated_choices();
+        if !self.can_change {
+            self.take_equal_texts();
+        }
         let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
         let mut target = merged.document;
         for (id, choice) in &self.chosen {
@@ -712,6 +715,19 @@ impl LiveDocument {
             was_refused: false,
             has_changed: false,
         }));
+    }
+
+    /// Takes for the base what an editor that gets no requests has in common with the file.
+    fn take_equal_texts(&mut self) {
+        for cell in self.file.document.cells() {
+            let source = cell.source();
+            let mine = self.editor.cell_by_id(cell.id());
+            if mine.is_some_and(|mine| mine.source() == source)
+                && let Some(at) = self.base.position_by_id(cell.id())
+            {
+                let _ = self.base.set_source(at, &source);
+            }
+        }
     }
 
     /// Says whether an editor that gets no requests has the cells of the file.

@@ -196,6 +196,23 @@ fn cells_without_ids_are_found_by_text_and_place() {
 }
 
 #[test]
+fn what_an_editor_has_loaded_is_not_taken_for_typed() {
+    let file = notebook(&["a", "b"]);
+    let cells = cells_of(&file, "e");
+    let mut live = LiveDocument::open(&cells, false, version(&file, 0), false).unwrap();
+    typed(&mut live, "e-c1", "typed");
+    let first = with_text(&file, 0, "agent 1");
+    live.file(version(&first, 1));
+    // The editor shows it, as one does that loads a file in which only this cell differs.
+    typed(&mut live, "e-c0", "agent 1");
+    requests(&mut live);
+    live.file(version(&with_text(&first, 0, "agent 2"), 2));
+    requests(&mut live);
+    let unsaved: Vec<_> = live.unsaved().into_iter().map(|it| it.id).collect();
+    assert_eq!(unsaved, ["c1"]);
+}
+
+#[test]
 fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
