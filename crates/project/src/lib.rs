@@ -2,7 +2,7 @@
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`hint`] | what a user can do next: sentences in which commands of `nb` are values. Pure | – |
+//! | [`hint`](mod@hint) | what a user can do next: sentences in which commands of `nb` are values. Pure | – |
 //! | [`project`] | `.nb/`: its root, `state.json`, locks, the journal of typed events, versions of cells, jobs, who is joined, what editors have unsaved, the user's settings | wire, notebook |
 //!
 //! Whole files are replaced atomically, appended records are written whole under a lock, and no link inside the folder is
