@@ -39,6 +39,7 @@ mod vscode;
 mod vscode_extension;
 mod web;
 mod web_jupyter;
+mod workbench;
 mod world;
 mod writers;
 mod zmq_rs;
