@@ -138,6 +138,25 @@ fn an_answer_on_control_does_not_show_that_the_shell_is_idle() {
     assert_eq!(fixture.actions(), [CELL_QUEUED]);
 }
 
+/// Messages on two sockets overtake each other.
+#[test]
+fn an_answer_that_arrives_after_the_next_cells_busy_does_not_end_that_cell() {
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    fixture.start_busy_kernel(1);
+    fixture.connect("c");
+    let own = fixture
+        .bridge
+        .shell_request()
+        .cloned()
+        .expect("it was asked");
+    fixture.publish_own_status(&own, "idle");
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.reply_to_own(&own);
+    fixture.advance(Duration::from_secs(2));
+    fixture.send_cell("c", "1");
+    assert!(fixture.actions().contains(&CELL_QUEUED.to_owned()));
+}
+
 #[test]
 fn the_messages_that_wait_are_counted() {
     let mut fixture = with_agent_cell(&["c"]);
