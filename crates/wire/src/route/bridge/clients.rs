@@ -37,9 +37,6 @@ impl Bridge {
 
     /// Hands the running cells of a client that has not come back to a recorder, which takes their outputs.
     pub(super) fn hand_over(&mut self, id: &ClientId) {
-        if !self.clients.contains(id) || self.clients.is_joined(id) {
-            return;
-        }
         let is_running_cell = |request: &Request| {
             request.client == *id
                 && request.role == Role::Cell
@@ -58,9 +55,6 @@ impl Bridge {
 
     /// Forgets a client that has been away for long enough.
     pub(super) fn forget(&mut self, id: &ClientId) {
-        if !self.clients.contains(id) || self.clients.is_joined(id) {
-            return;
-        }
         self.clients.answer_prompt(&mut self.out, id);
         let needs_client = |request: &Request| request.client == *id && request.needs_client();
         if !self.clients.may_be_forgotten(id) || !self.requests.keys(needs_client).is_empty() {

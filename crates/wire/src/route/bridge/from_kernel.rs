@@ -48,8 +48,9 @@ impl Bridge {
     ) {
         self.set_now(now);
         if id == self.kernel.client_id() {
-            let key = parent_key(&message);
-            if channel == Channel::Shell && self.kernel.shell_request() == key.as_ref() {
+            if let Some(key) = parent_key(&message)
+                && self.kernel.shell_request() == Some(&key)
+            {
                 self.handle_shell_reply();
             }
             return;
@@ -233,9 +234,7 @@ impl Bridge {
             self.out.push(Action::Journal(step));
         }
         // A cell that has its reply has no open prompt any more.
-        if request.msg_type == "execute_request" {
-            self.clients.end_prompt_of(&request.client, key);
-        }
+        self.clients.end_prompt_of(&request.client, key);
         let is_doubtful = request.lacks_doubtful_idle();
         let lacks_idle = request.lacks_idle();
         self.finish(key);

@@ -48,8 +48,13 @@ impl Bridge {
         for lost in self.requests.proven_by(key) {
             self.replace_idle(&lost);
         }
+        let answers_probe = self.kernel.shell_request() == Some(key);
+        if answers_probe {
+            // The reply, if it arrives later, shows nothing about a cell that begins after this `idle`.
+            self.end_shell_request();
+        }
         // The `idle` of the proxy's own request shows that no cell runs at this point of iopub's order.
-        if ends_cell || self.kernel.shell_request() == Some(key) {
+        if ends_cell || answers_probe {
             self.end_running_cell();
         }
     }
@@ -76,12 +81,17 @@ impl Bridge {
         }
     }
 
-    /// Records that the kernel has answered the proxy's own request on shell.
-    pub(super) fn handle_shell_reply(&mut self) {
+    /// Ends the proxy's own request on shell, and asks again where it proves too little.
+    fn end_shell_request(&mut self) {
         self.kernel.clear_shell_request(&mut self.timers);
         if !self.requests.keys(Request::lacks_proof).is_empty() {
             self.probe_shell();
         }
+    }
+
+    /// Records that the kernel has answered the proxy's own request on shell.
+    pub(super) fn handle_shell_reply(&mut self) {
+        self.end_shell_request();
         match self.queue.running() {
             Running::Nothing => {}
             Running::Something => self.end_running_cell(),

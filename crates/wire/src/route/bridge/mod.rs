@@ -156,8 +156,7 @@ impl Bridge {
 
     /// Returns how much of each client waits, for the kernel or in the execution queue.
     pub fn held(&self) -> impl Iterator<Item = (&ClientId, HeldMessages)> {
-        let own = self.kernel.client_id();
-        self.clients.held().filter(move |(id, _)| *id != own)
+        self.clients.held()
     }
 
     /// Returns the state of the kernel.

@@ -391,3 +391,50 @@ fn requests_are_sent_to_a_kernel_without_stdin() {
     bridge.stdin_absent(now, &client);
     assert_eq!(actions(&mut bridge), ["kernel late shell complete_request"]);
 }
+
+#[test]
+fn the_outputs_of_the_next_cell_begin_with_how_its_kernel_was_chosen() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    bridge.set_choice("the kernel of the notebook's folder".into());
+    let mut send = |id| {
+        let cell = request("execute_request", id);
+        bridge.client_message(now, Channel::Shell, &client, cell);
+        actions(&mut bridge)
+    };
+    let sent = [
+        "journal Sent Some(\"1+1\")",
+        "kernel c shell execute_request",
+    ];
+    assert_eq!(send("1"), [&["iopub stream"][..], &sent].concat());
+    assert_eq!(send("2"), sent);
+}
+
+#[test]
+fn a_cells_prompt_its_answer_and_the_status_of_its_reply_are_journalled() {
+    for status in ["ok", "error", "aborted"] {
+        let (mut bridge, client, now) = linked(Interrupt::Message);
+        let cell = request("execute_request", "1");
+        let parent = cell.header_bytes().clone();
+        bridge.client_message(now, Channel::Shell, &client, cell);
+        actions(&mut bridge);
+        let content = json!({ "prompt": "name?" });
+        let prompt = message("input_request", "p", "kernel", parent.clone(), &content);
+        bridge.kernel_message(now, &client, Channel::Stdin, prompt);
+        let prompted = [
+            "journal Prompted(\"name?\") None",
+            "client stdin input_request",
+        ];
+        assert_eq!(actions(&mut bridge), prompted);
+        bridge.client_message(now, Channel::Stdin, &client, request("input_reply", "i"));
+        let answered = ["kernel c stdin input_reply", "journal Answered None"];
+        assert_eq!(actions(&mut bridge), answered);
+        let content = json!({ "status": status });
+        let reply = message("execute_reply", "r", "kernel", parent, &content);
+        bridge.kernel_message(now, &client, Channel::Shell, reply);
+        let ended = [
+            &*format!("journal Ended({status:?}) None"),
+            "client shell execute_reply",
+        ];
+        assert_eq!(actions(&mut bridge), ended);
+    }
+}

@@ -68,7 +68,7 @@ fn clients_see_busy_again_after_the_idle_of_another_request() {
     fixture.publish(parent, "status", &json!({ "execution_state": "idle" }));
     fixture.actions();
     fixture.advance(Duration::from_secs(3));
-    assert_eq!(fixture.actions(), ["iopub busy"]);
+    assert_eq!(fixture.published_under("status"), ["a1"]);
     fixture.advance(Duration::from_secs(60));
     assert!(fixture.actions().is_empty());
     // The next cell's own `busy` comes after such an `idle`.
@@ -161,6 +161,19 @@ fn requests_wait_while_the_kernel_starts() {
             .actions()
             .contains(&"kernel c shell kernel_info_request".to_owned())
     );
+}
+
+#[test]
+fn a_request_that_waited_for_a_kernel_is_answered_although_the_kernel_is_busy_from_its_start() {
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    fixture.connect("c");
+    send_info_request(&mut fixture, "1");
+    fixture.advance(Duration::from_secs(2));
+    fixture.start_busy_kernel(1);
+    fixture.connect("c");
+    fixture.actions();
+    fixture.advance(200 * MS);
+    assert_eq!(fixture.actions(), INFO);
 }
 
 /// Returns a bridge for VS Code before anything names the notebook.
@@ -333,6 +346,18 @@ fn an_idle_kernel_answers_the_widget_probe_and_the_proxy_answers_it_while_a_cell
         "{actions:?}"
     );
     assert_eq!(fixture.bridge.outstanding(), 0);
+}
+
+#[test]
+fn the_proxy_answers_the_widget_probe_if_a_kernel_that_seems_idle_does_not() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    let probe = add_known_probe(&mut fixture);
+    fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
+    fixture.advance(199 * MS);
+    assert_eq!(printed(&mut fixture).0, None);
+    fixture.advance(MS);
+    let default = super::super::startup::widget_probe_stdout("8.");
+    assert_eq!(printed(&mut fixture).0, Some(default));
 }
 
 #[test]

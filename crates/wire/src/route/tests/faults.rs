@@ -3,18 +3,8 @@
 use super::fixture::Fixture;
 use super::*;
 
-const ALL: [Channel; 3] = [Channel::Shell, Channel::Stdin, Channel::Control];
-
 fn id(client: &str) -> ClientId {
     ClientId::new(client.to_owned().into())
-}
-
-fn disconnect(fixture: &mut Fixture, client: &str) {
-    for channel in ALL {
-        fixture
-            .bridge
-            .client_left(fixture.now, channel, &id(client));
-    }
 }
 
 /// The kernel prompts a client, for one of its cells.
@@ -85,7 +75,7 @@ fn the_prompt_of_a_disconnected_client_is_answered_once_stdin_is_back() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     prompt(&mut fixture, "c", "1");
-    disconnect(&mut fixture, "c");
+    fixture.disconnect("c");
     fixture
         .bridge
         .link_down(&id("c"), Channel::Stdin, Vec::new());
@@ -106,7 +96,7 @@ fn a_late_reply_does_not_end_the_prompt_of_the_next_cell() {
     prompt(&mut fixture, "c", "2");
     fixture.reply("c", "1", "execute_request");
     fixture.publish_status("c", "1", "idle");
-    disconnect(&mut fixture, "c");
+    fixture.disconnect("c");
     fixture.actions();
     fixture.advance(Duration::from_secs(31));
     assert_eq!(to_kernel(&mut fixture), ["kernel c stdin input_reply"]);
@@ -145,6 +135,13 @@ fn an_own_request_lost_with_its_socket_is_sent_again() {
     fixture.actions();
     let own = id("own");
     fixture.bridge.link_down(&own, Channel::Shell, Vec::new());
+    // The socket of another client is not the proxy's.
+    fixture.connect("d");
+    let actions = fixture.actions();
+    assert!(
+        !actions.iter().any(|it| it.starts_with("kernel own")),
+        "{actions:?}"
+    );
     // The kernel's silence on the lost socket is no sign that something runs.
     fixture.advance(Duration::from_secs(1));
     fixture.send_cell("c", "1");
@@ -188,7 +185,7 @@ fn an_idle_that_was_lost_with_iopub_is_published() {
 fn the_interrupt_of_a_server_that_disconnects_at_once_is_carried_out() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["\0c"]);
     fixture.interrupt("\0c", "1");
-    disconnect(&mut fixture, "\0c");
+    fixture.disconnect("\0c");
     fixture.advance(Duration::from_secs(1));
     let actions = fixture.actions();
     let sent = actions
@@ -201,7 +198,7 @@ fn the_interrupt_of_a_server_that_disconnects_at_once_is_carried_out() {
 fn the_interrupt_of_a_disconnected_client_reaches_the_next_kernel() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.interrupt("c", "1");
-    disconnect(&mut fixture, "c");
+    fixture.disconnect("c");
     fixture.start_kernel(2);
     fixture.actions();
     fixture.advance(Duration::from_secs(1));
@@ -213,4 +210,49 @@ fn the_interrupt_of_a_disconnected_client_reaches_the_next_kernel() {
         to_kernel(&mut fixture),
         ["kernel c control interrupt_request"]
     );
+}
+
+#[test]
+fn the_loss_of_another_socket_does_not_lose_the_proxys_request_on_shell() {
+    for (client, channel) in [("c", Channel::Shell), ("own", Channel::Control)] {
+        let mut fixture = Fixture::new(FrontEnd::Other);
+        fixture.start_busy_kernel(1);
+        fixture.connect("c");
+        let socket = id(client);
+        fixture.bridge.link_down(&socket, channel, Vec::new());
+        fixture.bridge.link_up(fixture.now, &socket, channel);
+        // The kernel does not answer: something runs, and the cell waits for it.
+        fixture.advance(200 * MS);
+        fixture.send_cell("c", "1");
+        assert_eq!(to_kernel(&mut fixture), [""; 0], "{client} {channel}");
+    }
+}
+
+#[test]
+fn a_prompt_ends_with_its_cell() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.send_cell("c", "1");
+    prompt(&mut fixture, "c", "1");
+    // The cell was interrupted.
+    fixture.reply("c", "1", "execute_request");
+    fixture.publish_status("c", "1", "idle");
+    fixture.actions();
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(31));
+    assert_eq!(to_kernel(&mut fixture), [""; 0]);
+}
+
+/// A prompt without an answer would block the kernel for everybody; an answer to one that a recorder has taken over
+/// would end it before a person can.
+#[test]
+fn a_proxy_that_exits_answers_the_prompts_that_no_recorder_has() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
+    for client in ["c", "d"] {
+        fixture.send_cell(client, "1");
+        prompt(&mut fixture, client, "1");
+    }
+    fixture.bridge.prompt_handed_over(&id("c"));
+    fixture.actions();
+    fixture.bridge.end_prompts(fixture.now);
+    assert_eq!(fixture.actions(), ["kernel d stdin input_reply"]);
 }

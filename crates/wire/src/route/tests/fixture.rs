@@ -119,6 +119,14 @@ impl Fixture {
         }
     }
 
+    /// Ends a client's connections on its three channels.
+    pub(super) fn disconnect(&mut self, client: &str) {
+        let id = ClientId::new(client.to_owned().into());
+        for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
+            self.bridge.client_left(self.now, channel, &id);
+        }
+    }
+
     /// Sends a client's message.
     pub(super) fn send(
         &mut self,
@@ -189,5 +197,19 @@ impl Fixture {
     /// Takes all actions of the bridge, as short texts.
     pub(super) fn actions(&mut self) -> Vec<String> {
         actions(&mut self.bridge)
+    }
+
+    /// Takes all actions of the bridge; returns the ids of the requests to which the published messages of a type
+    /// belong.
+    pub(super) fn published_under(&mut self, msg_type: &str) -> Vec<String> {
+        let actions = std::iter::from_fn(|| self.bridge.poll_action());
+        let published = actions.filter_map(|action| match action {
+            Action::Publish(message) => Some(message),
+            _ => None,
+        });
+        published
+            .filter(|message| message.header().expect("readable").msg_type == msg_type)
+            .map(|message| message.parent().expect("readable").msg_id.into_owned())
+            .collect()
     }
 }

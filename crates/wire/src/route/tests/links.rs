@@ -3,15 +3,6 @@
 use super::fixture::Fixture;
 use super::*;
 
-const ALL: [Channel; 3] = [Channel::Shell, Channel::Stdin, Channel::Control];
-
-fn disconnect(fixture: &mut Fixture, client: &str) {
-    let id = ClientId::new(client.to_owned().into());
-    for channel in ALL {
-        fixture.bridge.client_left(fixture.now, channel, &id);
-    }
-}
-
 /// Returns the bridge's actions when no descriptors are left.
 fn close_idle_links(fixture: &mut Fixture) -> Vec<String> {
     fixture.actions();
@@ -23,8 +14,8 @@ fn close_idle_links(fixture: &mut Fixture) -> Vec<String> {
 fn idle_links_of_disconnected_clients_are_closed_until_they_reconnect() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["here", "went", "waits"]);
     fixture.send_cell("waits", "1");
-    disconnect(&mut fixture, "went");
-    disconnect(&mut fixture, "waits");
+    fixture.disconnect("went");
+    fixture.disconnect("waits");
     assert_eq!(close_idle_links(&mut fixture), ["close went"]);
     assert!(close_idle_links(&mut fixture).is_empty(), "that was all");
     fixture.reply("waits", "1", "execute_request");
@@ -68,7 +59,7 @@ fn a_late_reply_after_the_links_were_closed_does_not_reach_the_client_again() {
             answered.contains(&"client shell kernel_info_reply".to_owned()),
             "{answered:?}"
         );
-        disconnect(&mut fixture, "c");
+        fixture.disconnect("c");
         if forgotten {
             fixture.advance(Duration::from_secs(31));
         } else {
@@ -83,4 +74,40 @@ fn a_late_reply_after_the_links_were_closed_does_not_reach_the_client_again() {
         assert!(fixture.actions().is_empty(), "forgotten: {forgotten}");
         assert_eq!(fixture.bridge.outstanding(), 0);
     }
+}
+
+#[test]
+fn a_client_is_known_from_its_first_connection_until_it_is_forgotten() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &[]);
+    let id = ClientId::new("c".into());
+    assert!(!fixture.bridge.knows(&id));
+    fixture.connect("c");
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(29));
+    assert!(fixture.bridge.knows(&id), "it may come back");
+    fixture.advance(Duration::from_secs(1));
+    assert!(!fixture.bridge.knows(&id));
+}
+
+#[test]
+fn a_client_is_forgotten_although_another_clients_cell_runs() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
+    fixture.send_cell("d", "1");
+    fixture.actions();
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(30));
+    assert_eq!(fixture.actions(), ["close c"]);
+}
+
+/// On control a reply is the whole answer for the client; the `idle` may follow it.
+#[test]
+fn a_request_whose_idle_follows_after_the_links_were_closed_is_not_counted_for_ever() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.send("c", Channel::Control, "debug_request", "1", &json!({}));
+    fixture.reply("c", "1", "debug_request");
+    fixture.disconnect("c");
+    assert_eq!(close_idle_links(&mut fixture), ["close c"]);
+    let parent = ("c", "1", "debug_request");
+    fixture.publish(parent, "status", &json!({ "execution_state": "idle" }));
+    assert_eq!(fixture.bridge.outstanding(), 0);
 }

@@ -93,6 +93,80 @@ fn status_of_a_subshell_request_does_not_end_a_turn() {
 }
 
 #[test]
+fn a_clients_own_request_in_a_subshell_does_not_end_a_turn() {
+    let mut fixture = with_agent_cell(&["c"]);
+    let content = json!({ "code": "x", "store_history": false });
+    fixture.send("c", Channel::Shell, "execute_request", "1", &content);
+    let parent = json!({
+        "msg_id": "1", "session": "c", "username": "u", "msg_type": "execute_request",
+        "subshell_id": "s1",
+    });
+    for state in ["busy", "idle"] {
+        let content = json!({ "execution_state": state });
+        let status = message("status", "t", "k", parent.to_string().into(), &content);
+        fixture.bridge.iopub_message(fixture.now, status);
+    }
+    fixture.actions();
+    fixture.send_cell("c", "2");
+    assert!(fixture.actions().contains(&CELL_QUEUED.to_owned()));
+}
+
+/// A kernel answers on control while a cell runs.
+#[test]
+fn an_answer_on_control_does_not_show_that_the_shell_is_idle() {
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    fixture.start_busy_kernel(1);
+    let asked =
+        std::iter::from_fn(|| fixture.bridge.poll_action()).find_map(|action| match action {
+            Action::ToKernel {
+                channel: Channel::Control,
+                message,
+                ..
+            } => Some(message),
+            _ => None,
+        });
+    let parent = asked.expect("the proxy asks").header_bytes().clone();
+    fixture.connect("c");
+    fixture.advance(200 * MS);
+    let reply = message("kernel_info_reply", "r", "k", parent, &json!({}));
+    let own = ClientId::new("own".into());
+    fixture
+        .bridge
+        .kernel_message(fixture.now, &own, Channel::Control, reply);
+    fixture.actions();
+    fixture.send_cell("c", "1");
+    assert_eq!(fixture.actions(), [CELL_QUEUED]);
+}
+
+/// Messages on two sockets overtake each other.
+#[test]
+fn an_answer_that_arrives_after_the_next_cells_busy_does_not_end_that_cell() {
+    let mut fixture = Fixture::new(FrontEnd::Other);
+    fixture.start_busy_kernel(1);
+    fixture.connect("c");
+    let own = fixture
+        .bridge
+        .shell_request()
+        .cloned()
+        .expect("it was asked");
+    fixture.publish_own_status(&own, "idle");
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.reply_to_own(&own);
+    fixture.advance(Duration::from_secs(2));
+    fixture.send_cell("c", "1");
+    assert!(fixture.actions().contains(&CELL_QUEUED.to_owned()));
+}
+
+#[test]
+fn the_messages_that_wait_are_counted() {
+    let mut fixture = with_agent_cell(&["c"]);
+    fixture.send_cell("c", "1");
+    let held = fixture.bridge.held();
+    let messages = held.map(|(id, held)| (id.to_string(), held.messages));
+    assert_eq!(messages.collect::<Vec<_>>(), [("c".to_owned(), 1)]);
+}
+
+#[test]
 fn without_turns_cells_are_sent_at_once() {
     let mut fixture = with_agent_cell(&["c"]);
     fixture.bridge.set_policies(Policies {
@@ -268,10 +342,7 @@ fn a_withdrawn_cell_does_not_run_although_its_client_has_disconnected() {
     fixture.send_cell("c", "1");
     fixture.publish_status("agent", "a1", "busy");
     fixture.interrupt("c", "i");
-    for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
-        let id = ClientId::new("c".into());
-        fixture.bridge.client_left(fixture.now, channel, &id);
-    }
+    fixture.disconnect("c");
     fixture.advance(Duration::from_secs(100));
     fixture.bridge.close_idle_links();
     fixture.publish_status("agent", "a1", "idle");
@@ -407,23 +478,17 @@ fn silent_code_from_outside_is_not_journalled() {
 
 #[test]
 fn cells_of_a_client_that_does_not_come_back_are_handed_over() {
-    let disconnect = |fixture: &mut Fixture| {
-        let id = ClientId::new("c".into());
-        for channel in [Channel::Shell, Channel::Stdin, Channel::Control] {
-            fixture.bridge.client_left(fixture.now, channel, &id);
-        }
-    };
     let hand_over = "hand over c".to_owned();
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     fixture.send_cell("c", "1");
     fixture.publish_status("c", "1", "busy");
-    disconnect(&mut fixture);
+    fixture.disconnect("c");
     fixture.advance(Duration::from_secs(9));
     // The client was disconnected for a moment.
     fixture.connect("c");
     fixture.advance(Duration::from_secs(9));
     assert!(!fixture.actions().contains(&hand_over));
-    disconnect(&mut fixture);
+    fixture.disconnect("c");
     fixture.advance(Duration::from_secs(11));
     assert!(fixture.actions().contains(&hand_over));
     // A cell that has ended is not handed over.
@@ -432,7 +497,20 @@ fn cells_of_a_client_that_does_not_come_back_are_handed_over() {
     fixture.publish_status("c", "1", "busy");
     fixture.reply("c", "1", "execute_request");
     fixture.publish_status("c", "1", "idle");
-    disconnect(&mut fixture);
+    fixture.disconnect("c");
     fixture.advance(Duration::from_secs(11));
     assert!(!fixture.actions().contains(&hand_over));
+}
+
+/// A recorder would record the outputs a second time.
+#[test]
+fn neither_waiting_cells_nor_those_of_other_clients_are_handed_over() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
+    fixture.send_cell("d", "1");
+    fixture.publish_status("d", "1", "busy");
+    fixture.send_cell("c", "2");
+    fixture.actions();
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(11));
+    assert!(fixture.actions().is_empty());
 }

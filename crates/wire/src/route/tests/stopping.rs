@@ -280,6 +280,26 @@ fn the_proxy_of_a_batch_client_exits_with_the_kernel() {
 }
 
 #[test]
+fn only_a_batch_clients_cells_under_way_get_the_error_of_the_kernels_end() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.send_batch_cell("c", "ended");
+    fixture.reply("c", "ended", "execute_request");
+    fixture.send_batch_cell("c", "runs");
+    fixture.send(
+        "c",
+        Channel::Shell,
+        "complete_request",
+        "no cell",
+        &json!({}),
+    );
+    fixture.actions();
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Died(ending()), &ending(), []);
+    assert_eq!(fixture.published_under("error"), ["runs"]);
+}
+
+#[test]
 fn a_client_that_is_no_batch_client_gets_an_error_reply_when_the_kernel_ends() {
     for front_end in [FrontEnd::Other, FrontEnd::VsCode, FrontEnd::Jupyter] {
         let mut fixture = Fixture::live(front_end, &["c"]);
@@ -380,6 +400,11 @@ fn an_interrupt_withdraws_a_cell_that_waits_for_a_kernel() {
         actions.contains(&"client control interrupt_reply".to_owned()),
         "{actions:?}"
     );
+    assert!(actions.contains(&"stop 1".to_owned()), "{actions:?}");
+    // There is nothing left to stop.
+    fixture.interrupt("c", "j");
+    let answer = ["iopub busy", "client control interrupt_reply", "iopub idle"];
+    assert_eq!(fixture.actions(), answer);
     fixture.start_kernel(1);
     fixture.connect("c");
     assert!(
@@ -387,6 +412,24 @@ fn an_interrupt_withdraws_a_cell_that_waits_for_a_kernel() {
             .actions()
             .contains(&"kernel c shell execute_request".to_owned())
     );
+}
+
+#[test]
+fn an_interrupt_of_a_kernel_that_has_ended_is_answered_with_an_error() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Ended(ending()), &ending(), []);
+    fixture.actions();
+    fixture.interrupt("c", "i");
+    let reply =
+        std::iter::from_fn(|| fixture.bridge.poll_action()).find_map(|action| match action {
+            Action::ToClient { message, .. } => Some(message),
+            _ => None,
+        });
+    let reply = reply.expect("the client gets a reply");
+    let content: Value = serde_json::from_slice(reply.content()).expect("JSON");
+    assert_eq!(content["status"], "error");
 }
 
 #[test]

@@ -818,6 +818,8 @@ impl ChaosWorld {
                 will_be_forgotten, !joined,
                 "{id:?} is remembered for ever, or not at all"
             );
+            let will_be_handed_over = timers.runs(&Timer::HandOver(id.clone()));
+            assert!(!will_be_handed_over || !joined, "{id:?} is here");
             self.check_held(id);
         }
         let mut pending = HashMap::new();
