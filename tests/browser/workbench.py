@@ -69,9 +69,11 @@ def main():
 
 def enters(workbench, page, text):
     """Clicks behind the first line of a cell; says whether the cursor is in the notebook's first cell then."""
-    # Buttons of the list lie above a cell's edges for Playwright, not for a person.
+    # Buttons lie over the cell's upper edge, and at its right.
     place = text.bounding_box()
-    page.mouse.click(place["x"] + place["width"] - 30, place["y"] + 8)
+    page.mouse.click(place["x"] + 60, place["y"] + place["height"] * 0.7)
+    if not page.evaluate("Boolean(document.activeElement?.closest('.monaco-editor'))"):
+        return False
     return workbench.asks(
         """const [notebook] = vscode.workspace.notebookDocuments;
         return vscode.window.activeTextEditor?.document === notebook.cellAt(0).document;"""
