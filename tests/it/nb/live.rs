@@ -33,6 +33,14 @@ impl Editor {
     /// Starts `nb live` and opens the notebook, without unsaved changes.
     fn open(world: &World, can: &[&str]) -> Self {
         let notebook = notebook(world);
+        let mut editor = Self::start(world, can, notebook);
+        editor.opens();
+        assert_eq!(editor.next()["type"], "synced");
+        editor
+    }
+
+    /// Starts `nb live`, without an open notebook.
+    fn start(world: &World, can: &[&str], notebook: PathBuf) -> Self {
         let mut command = world.nb();
         command.args(["live", "--stdio"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -59,15 +67,18 @@ impl Editor {
         let initialized = editor.next();
         assert_eq!(initialized["type"], "initialized");
         assert_eq!(initialized["protocol"], 1);
+        editor
+    }
+
+    /// Opens the notebook as it was at first, without unsaved changes.
+    fn opens(&mut self) {
         let cells = json!([
             {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "aaaa = 1"},
             {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
         ]);
-        editor.event(json!({
-            "type": "open", "notebook": editor.notebook, "cells": cells, "dirty": false,
+        self.event(json!({
+            "type": "open", "notebook": self.notebook, "cells": cells, "dirty": false,
         }));
-        assert_eq!(editor.next()["type"], "synced");
-        editor
     }
 
     fn send(&mut self, message: &Value) {
@@ -155,8 +166,10 @@ fn an_editor_that_was_killed_keeps_nobody_from_an_edit() {
 #[test]
 fn an_edit_by_an_agent_becomes_a_set_that_names_the_agent() {
     let world = World::new();
-    let mut editor = Editor::open(&world, &["change"]);
+    let mut editor = Editor::start(&world, &["change"], notebook(&world));
     edit(&world, "bbbb", "agent = 1").ended(0);
+    // The tab has read the file before.
+    editor.opens();
     let set = editor.next();
     let expected = json!({
         "doc": "d", "type": "set", "seq": 1, "cell": "e2", "was": "bbbb = 1", "source": "agent = 1", "by": "claude",

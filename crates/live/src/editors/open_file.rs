@@ -16,9 +16,9 @@ use crate::project::live_editor::{LiveNotebook, UnsavedText};
 /// Who has written a file of which the journal says nothing.
 const UNKNOWN_WRITER: &str = "another program";
 
-/// How many times the journal is read for the writer of a file, and the pause between two times: an edit is recorded
-/// once it is written.
-const LOOKS: u32 = 4;
+/// How many times the journal is read for the writer of what the editor has not yet, and the pause between two times: an
+/// edit is recorded once it is written. Whoever is not found then is another program.
+const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// The events in which the writer is searched.
@@ -28,6 +28,8 @@ const RECENT_EVENTS: usize = 50;
 pub(super) struct OpenFile {
     file: NotebookFile,
     stamp: String,
+    /// Who has written the version with this stamp.
+    by: String,
     /// When the person began to type what is unsaved.
     since: Option<Timestamp>,
     pub(super) live: LiveDocument,
@@ -53,12 +55,13 @@ impl OpenFile {
                 by: writer(&file, &document).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
                 document,
             };
-            let stamp = version.stamp.clone();
+            let (stamp, by) = (version.stamp.clone(), version.by.clone());
             let live = LiveDocument::open(&cells, dirty, version, can_change);
             let live = live.map_err(|error| error.to_string())?;
             Ok(Self {
                 file,
                 stamp,
+                by,
                 since: None,
                 live,
             })
@@ -79,24 +82,26 @@ impl OpenFile {
     pub(super) async fn read(&mut self) {
         let file = self.file.clone();
         let known = self.stamp.clone();
+        let texts = self.live.texts();
         let read = tokio::task::spawn_blocking(move || {
             let document = file.read().ok()?;
             let stamp = stamp(&document);
-            let by = match stamp == known {
-                true => None,
-                false => writer_soon(&file, &document),
-            };
+            let is_new = stamp != known && !has_texts(&document, &texts);
+            let by = is_new.then(|| writer_soon(&file, &document)).flatten();
             Some((document, stamp, by))
         });
         let Ok(Some((document, stamp, by))) = read.await else {
             tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
             return;
         };
-        self.stamp.clone_from(&stamp);
+        if stamp != self.stamp {
+            self.stamp.clone_from(&stamp);
+            self.by = by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned());
+        }
         self.live.file(FileSnapshot {
             document,
             stamp,
-            by: by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
+            by: self.by.clone(),
         });
     }
 
@@ -119,6 +124,16 @@ impl OpenFile {
             cells,
         }
     }
+}
+
+/// Says whether a notebook has these texts, in this order.
+fn has_texts(document: &Document, texts: &[String]) -> bool {
+    let cells = document.cells();
+    cells.len() == texts.len()
+        && cells
+            .iter()
+            .zip(texts)
+            .all(|(cell, text)| cell.source() == *text)
 }
 
 /// Returns the digest of a file's bytes, in hexadecimal digits.

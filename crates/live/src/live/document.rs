@@ -260,6 +260,12 @@ impl LiveDocument {
         self.requests.pop_front()
     }
 
+    /// Returns the texts that the editor has, in the order of its cells.
+    pub fn texts(&self) -> Vec<String> {
+        let cells = self.editor.cells().iter();
+        cells.map(|cell| cell.source().into_owned()).collect()
+    }
+
     /// Returns the texts that only the editor has.
     pub fn unsaved(&self) -> Vec<UnsavedCell> {
         let cells = self.editor.cells().iter();
