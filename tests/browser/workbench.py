@@ -155,7 +155,11 @@ def text_of(workbench):
 def record():
     """The texts that are unsaved; `None` if no editor has the notebook open."""
     for file in pathlib.Path(".nb/live").glob("*.json"):
-        for notebook in json.loads(file.read_text())["notebooks"]:
+        try:
+            notebooks = json.loads(file.read_text())["notebooks"]
+        except FileNotFoundError:
+            continue
+        for notebook in notebooks:
             if notebook["notebook"] == NOTEBOOK:
                 return [cell["source"] for cell in notebook["cells"]]
     return None

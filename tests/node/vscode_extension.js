@@ -328,8 +328,12 @@ const parts = {
     const running = activate();
     const notebook = editor.open('t.ipynb');
     const record = () => {
-      const [name] = fs.existsSync('.nb/live') ? fs.readdirSync('.nb/live').filter(it => it.endsWith('.json')) : [];
-      return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
+      try {
+        const [name] = fs.readdirSync('.nb/live').filter(it => it.endsWith('.json'));
+        return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
+      } catch {
+        return undefined; // it is not there yet, or not any more
+      }
     };
     const reported = (...texts) => becomes(() => {
       const found = record()?.notebooks[0]?.cells.map(it => it.source);
