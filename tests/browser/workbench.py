@@ -58,7 +58,7 @@ def main():
             refused = agent_edits(0, "agent = 1")
             assert refused.returncode == 5, refused
             assert "VS Code has unsaved text of the cell" in refused.stderr, refused
-            say("saved, it can be edited by whoever has seen it")
+            say("once it is saved, an agent that has seen it can edit it")
             page.keyboard.press("Control+s")
             until(lambda: record() == [])
             assert sources()[0] == typed, sources()

@@ -1,4 +1,4 @@
-//! Whatever an editor reports, in whatever order: `nb live` asks for a limited number of changes, and does not panic.
+//! Any reports of an editor, in any order: `nb live` asks for a limited number of changes, and does not panic.
 
 #![no_main]
 

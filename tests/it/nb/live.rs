@@ -1,6 +1,6 @@
 //! `nb live` as the extension of an editor uses it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Output, nb, until};
+use super::{Output, json_lines, nb, until};
 use crate::world::World;
 
 /// How long a message is awaited.
@@ -47,16 +47,7 @@ impl Editor {
         let mut live = command.spawn().expect("start nb live");
         let stdin = live.stdin.take().expect("it has a stdin");
         let stdout = live.stdout.take().expect("it has a stdout");
-        let (sender, messages) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let line = line.expect("stdout is UTF-8");
-                let message = serde_json::from_str(&line).expect("stdout is JSON");
-                if sender.send(message).is_err() {
-                    return;
-                }
-            }
-        });
+        let messages = json_lines(stdout);
         let mut editor = Self {
             live,
             stdin,
@@ -150,7 +141,7 @@ fn text_that_was_just_typed_is_not_overwritten() {
 }
 
 #[test]
-fn an_editor_that_was_killed_keeps_nobody_from_an_edit() {
+fn an_editor_that_was_killed_does_not_prevent_an_edit() {
     let world = World::new();
     let mut editor = Editor::open(&world, &[]);
     editor.types("e1", "typed = 1");

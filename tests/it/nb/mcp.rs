@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::nb::{nb, open, until};
+use crate::nb::{json_lines, nb, open, until};
 use crate::world::{World, is_thorough, succeed};
 
 /// How long a message of the server is awaited.
@@ -37,16 +37,7 @@ impl McpClient {
         let mut server = command.spawn().expect("start nb mcp");
         let stdin = server.stdin.take();
         let stdout = server.stdout.take().expect("it has a stdout");
-        let (sender, messages) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let line = line.expect("stdout is UTF-8");
-                let message = serde_json::from_str(&line).expect("stdout is JSON");
-                if sender.send(message).is_err() {
-                    return;
-                }
-            }
-        });
+        let messages = json_lines(stdout);
         Self {
             server: server.into(),
             stdin: stdin.into(),

@@ -45,8 +45,10 @@ mod vscode_settings;
 mod written;
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{ChildStdout, Command};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -223,6 +225,21 @@ fn stat<T: std::str::FromStr>(pid: u32, field: usize) -> Option<T> {
         .nth(field)?
         .parse()
         .ok()
+}
+
+/// Returns the JSON objects that a process prints, one a line.
+fn json_lines(stdout: ChildStdout) -> mpsc::Receiver<Value> {
+    let (sender, messages) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines() {
+            let line = line.expect("stdout is UTF-8");
+            let message = serde_json::from_str(&line).expect("stdout is JSON");
+            if sender.send(message).is_err() {
+                return;
+            }
+        }
+    });
+    messages
 }
 
 /// Repeats `find` until it returns something.

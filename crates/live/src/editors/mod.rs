@@ -165,7 +165,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             let text = format!("{MOST_DOCUMENTS} notebooks are open, which is the most");
             return self.problem(Some(doc), &text).await;
         }
-        // Nobody has opened it with `nb`, so nobody reads a record either.
+        // Without a project no other command of `nb` reads a record, and none is to be made here.
         if !notebook.is_absolute() || Project::find(notebook).is_none() {
             let text = format!("{} is in no project of nb", notebook.display());
             return self.problem(Some(doc), &text).await;

@@ -17,7 +17,7 @@ use crate::project::live_editor::{LiveNotebook, UnsavedText};
 const UNKNOWN_WRITER: &str = "another program";
 
 /// How many times the journal is read for the writer of what the editor has not yet, and the pause between two times: an
-/// edit is recorded once it is written. Whoever is not found then is another program.
+/// edit is recorded once it is written. A writer that is not found by then is another program.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(25);
 

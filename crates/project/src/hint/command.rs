@@ -28,7 +28,7 @@ pub enum Word {
     Job(String),
     /// An option with its dashes.
     Option(&'static str),
-    /// The notebook of the request, whatever its name is.
+    /// The notebook of the request, under any name.
     Notebook,
     /// A text from the standard input, which is this file.
     Stdin(&'static str),
@@ -75,7 +75,7 @@ impl Command {
         self.word(path).without_notebook()
     }
 
-    /// Adds the notebook of the request, as a word in capitals where nobody knows which it is.
+    /// Adds the notebook of the request, as a word in capitals where it is not known which it is.
     #[must_use]
     pub fn this(self) -> Self {
         self.word(Word::Notebook).without_notebook()

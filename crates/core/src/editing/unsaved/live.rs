@@ -45,21 +45,16 @@ impl LiveText {
 
     /// Returns the cells of the file that have another text in the editor, each with that text.
     pub(super) fn typed_in<'a>(&self, file: &'a Document) -> Vec<(&'a Cell, Cell)> {
-        let mut typed = Vec::new();
+        let mut edited = file.clone();
         for text in &self.notebook.cells {
-            let Some(at) = file.position_by_id(&text.cell) else {
-                continue;
-            };
-            let mut theirs = file.clone();
-            if theirs.set_source(at, &text.source).is_err() {
-                continue;
-            }
-            if let (Some(cell), Some(theirs)) = (file.cells().get(at), theirs.cells().get(at))
-                && !cell.has_same_text(theirs)
-            {
-                typed.push((cell, theirs.clone()));
+            if let Some(at) = file.position_by_id(&text.cell) {
+                let _ = edited.set_source(at, &text.source);
             }
         }
-        typed
+        let pairs = file.cells().iter().zip(edited.cells());
+        pairs
+            .filter(|(cell, theirs)| !cell.has_same_text(theirs))
+            .map(|(cell, theirs)| (cell, theirs.clone()))
+            .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Two editors, others who write the file, and the messages under way between them.
 //!
 //! Each typed line is a word that occurs once, so the reference is a list of words: each must be in the file or in an editor at the
-//! end, once, unless somebody removed its cell or chose against it.
+//! end, once, unless its cell was removed or a person chose against it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -187,7 +187,7 @@ impl World {
             Step::RemoveCell(e, c) => {
                 if let Some(removed) = self.editors[of(e)].remove_cell(c) {
                     self.forget(&removed.source);
-                    // What others wrote there meanwhile is removed with it.
+                    // What others wrote in that cell is removed with it.
                     self.forget_cell(removed.id.as_deref());
                 }
             }
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// The words of a cell that somebody removes may go, wherever it is.
+    /// The words of a cell that is removed may go, in the file and in the editors.
     fn forget_cell(&mut self, id: Option<&str>) {
         let Some(id) = id else {
             return;
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Saves an editor's cells: if the file is the one that the editor has, or over whatever there is.
+    /// Saves an editor's cells: if the file is the one that the editor has, or over any version.
     fn save(&mut self, editor: usize, overwrites: bool) {
         self.editors[editor].report();
         self.editors[editor].give_ids();
