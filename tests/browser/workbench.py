@@ -1,7 +1,7 @@
 """VS Code's own workbench with nb's extension, as a person has it: what is typed is safe from an agent.
 
-The workbench is code-server: VS Code without its desktop window. The Jupyter extension is in no registry, so no cell is
-run here. `driver` answers what only the workbench knows.
+The workbench is code-server: VS Code without its desktop window. The Jupyter extension is in no registry: `driver` has a
+kernel that runs cells as it does, and answers what only the workbench knows.
 """
 
 import json
@@ -9,8 +9,10 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import urllib.request
 
+import nbformat
 from lab import SECONDS, chromium, expect, nb, say, until, write
 
 WORKBENCH = pathlib.Path(os.environ["NB_TEST_WORKBENCH"])
@@ -65,6 +67,169 @@ def main():
             nb("cell", NOTEBOOK, 0)
             assert agent_edits(0, f"x = {number}").returncode == 0
             expect(first).to_have_text(f"x = {number}")
+        for number in range(int(os.environ.get("NB_TEST_ROUNDS", "1"))):
+            for saves_by_itself in (False, True):
+                for has_run in (False, True):
+                    Together(workbench, page, saves_by_itself, has_run).round(number)
+
+
+# What is typed beside an agent: 66 characters, of which many are commands outside of a text.
+TYPED = "# add a cell, delete dd, undo z, markdown m, code y, run it, jk hm"
+
+
+class Together:
+    """A person types in one cell while an agent writes others. Each round has a notebook of its own."""
+
+    def __init__(self, workbench, page, saves_by_itself, has_run):
+        self.workbench, self.page = workbench, page
+        self.saves_by_itself, self.has_run = saves_by_itself, has_run
+
+    def round(self, number):
+        say(f"round {number}: autoSave {self.saves_by_itself}, cells were run {self.has_run}")
+        self.file = f"together-{number}-{int(self.saves_by_itself)}{int(self.has_run)}.ipynb"
+        self.opens()
+        mine = self.ids[2]
+        until(lambda: self.enters(mine))
+        self.page.keyboard.press("Control+End")
+        # The tab has unsaved changes from now on.
+        self.page.keyboard.press("Enter")
+        until(lambda: self.asks("return notebook.isDirty;"))
+        agent = Agent(self.file, self.ids)
+        agent.start()
+        self.page.keyboard.type(TYPED, delay=60)
+        agent.join()
+        assert not agent.failed, agent.failed
+        expected = [agent.texts.get(id, f"x = 2\n{TYPED}") for id in agent.order]
+        assert len(expected) == 7, expected
+        until(lambda: self.texts() == expected)
+        assert self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", mine)
+        if not self.saves_by_itself:
+            self.page.keyboard.press("Control+s")
+        until(lambda: self.asks("return !notebook.isDirty;") and sources(self.file) == expected)
+        self.sees_no_question()
+        self.has_counts()
+        self.conflicts(mine)
+
+    def conflicts(self, mine):
+        """Another program writes what the person has changed, too: it is not overwritten unseen."""
+        if self.saves_by_itself:
+            return
+        self.page.keyboard.type(" mine")
+        until(lambda: record(self.file))
+        notebook = nbformat.read(self.file, 4)
+        (cell,) = (cell for cell in notebook.cells if cell.id == mine)
+        cell.source = "theirs = 1"
+        nbformat.write(notebook, f"{self.file}.new")
+        os.replace(f"{self.file}.new", self.file)
+        expect(self.page.get_by_text("another program changed these lines")).to_be_visible()
+        self.page.keyboard.press("Control+s")
+        expect(self.page.get_by_text("The content of the file is newer")).to_be_visible()
+        assert "theirs = 1" in sources(self.file)
+        self.page.get_by_role("button", name="Keep both: yours, then the other").click()
+        both = f"x = 2\n{TYPED} mine\ntheirs = 1"
+        until(lambda: both in self.texts())
+        self.workbench.asks("await vscode.commands.executeCommand('notifications.clearAll');")
+        until(lambda: self.enters(mine))
+        self.page.keyboard.press("Control+s")
+        until(lambda: both in sources(self.file))
+        self.sees_no_question()
+
+    def opens(self):
+        write(self.file, *(f"x = {number}" for number in range(5)))
+        with open(self.file) as file:
+            self.ids = [cell["id"] for cell in json.load(file)["cells"]]
+        nb("cell", self.file, *range(5))
+        self.workbench.asks(
+            """const [path, saves] = ARGUMENT;
+            await vscode.commands.executeCommand('notifications.clearAll');
+            await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
+            const files = vscode.workspace.getConfiguration('files');
+            await files.update('autoSave', saves ? 'afterDelay' : 'off', vscode.ConfigurationTarget.Global);
+            const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(path));
+            await vscode.window.showNotebookDocument(notebook, { preview: false });
+            await vscode.commands.executeCommand('notebook.selectKernel', { id: 'driver', extension: 'nb-tests.driver' });""",
+            [str(pathlib.Path(self.file).absolute()), self.saves_by_itself],
+        )
+        until(lambda: record(self.file) == [])
+        if not self.has_run:
+            return
+        self.asks("await vscode.commands.executeCommand('notebook.execute', notebook.uri);")
+        until(lambda: self.asks("return notebook.getCells().every(cell => cell.executionSummary?.success);"))
+        self.asks("await notebook.save();")
+        until(lambda: self.asks("return !notebook.isDirty;"))
+
+    def asks(self, script, argument=None):
+        return self.workbench.asks(
+            f"""const notebook = vscode.workspace.notebookDocuments.find(it => it.uri.path.endsWith({json.dumps(self.file)}));
+            const cellOf = id => notebook.getCells().find(cell => cell.metadata.id === id);
+            {script}""",
+            argument,
+        )
+
+    def texts(self):
+        return self.asks("return notebook.getCells().map(cell => cell.document.getText());")
+
+    def enters(self, id):
+        """Clicks into a cell; says whether the cursor is in it then."""
+        at = self.asks("return cellOf(ARGUMENT).index;", id)
+        row = self.page.locator(f".monaco-list-row.code-cell-row[data-index='{at}'] .view-line").first
+        place = row.bounding_box()
+        self.page.mouse.click(place["x"] + 60, place["y"] + place["height"] * 0.7)
+        return self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", id)
+
+    def sees_no_question(self):
+        for question in (".monaco-dialog-box", ".notification-list-item-message"):
+            expect(self.page.locator(question)).to_have_count(0)
+
+    def has_counts(self):
+        """The file has the outputs and the numbers of the person's runs."""
+        with open(self.file) as file:
+            cells = {cell["id"]: cell for cell in json.load(file)["cells"]}
+        counts = [cells[id]["execution_count"] for id in self.ids if id in cells]
+        shown = self.asks("return notebook.getCells().map(cell => [cell.metadata.id, cell.executionSummary?.executionOrder]);")
+        shown = {id: count for id, count in shown}
+        assert counts == [shown[id] for id in self.ids if id in cells], (counts, shown)
+        if self.has_run:
+            assert all(cells[id]["outputs"] and cells[id]["execution_count"] for id in self.ids if id in cells), cells
+
+
+class Agent(threading.Thread):
+    """Writes other cells than the third one: texts, cells above and below, and fewer cells."""
+
+    def __init__(self, file, ids):
+        super().__init__()
+        self.file = file
+        self.order = list(ids)
+        self.texts = {id: f"x = {number}" for number, id in enumerate(ids) if number != 2}
+        self.failed = None
+
+    def run(self):
+        try:
+            first, second, _, fourth, fifth = self.order
+            for number in range(3):
+                self.edits(second, f"x = 1\n# edit {number}")
+                self.inserts(0, f"above{number}", f"above = {number}")
+                self.edits(fifth, f"edit = {number}")
+                self.inserts(len(self.order), f"below{number}", f"below = {number}")
+            self.removes(first)
+            self.removes("above1")
+            self.removes(fourth)
+            self.removes("below0")
+        except Exception as problem:
+            self.failed = repr(problem)
+
+    def edits(self, id, text):
+        nb("edit", self.file, id, text)
+        self.texts[id] = text
+
+    def inserts(self, at, id, text):
+        nb("insert", self.file, text, "--at", at, "--id", id)
+        self.texts[id] = text
+        self.order.insert(at, id)
+
+    def removes(self, id):
+        nb("rm", self.file, id)
+        self.order.remove(id)
 
 
 def enters(workbench, page, text):
@@ -152,7 +317,7 @@ def text_of(workbench):
     return workbench.asks("return vscode.workspace.notebookDocuments[0].cellAt(0).document.getText();")
 
 
-def record():
+def record(name=NOTEBOOK):
     """The texts that are unsaved; `None` if no editor has the notebook open."""
     for file in pathlib.Path(".nb/live").glob("*.json"):
         try:
@@ -160,13 +325,13 @@ def record():
         except FileNotFoundError:
             continue
         for notebook in notebooks:
-            if notebook["notebook"] == NOTEBOOK:
+            if notebook["notebook"] == name:
                 return [cell["source"] for cell in notebook["cells"]]
     return None
 
 
-def sources():
-    with open(NOTEBOOK) as file:
+def sources(name=NOTEBOOK):
+    with open(name) as file:
         return ["".join(cell["source"]) for cell in json.load(file)["cells"]]
 
 

@@ -10,7 +10,7 @@ class Project {
   /**
    * @param {string} program
    * @param {string} root
-   * @param {{ changed: (project: Project, event?: any) => void, says: (text: string) => void }} listener
+   * @param {{ changed: (project: Project) => void, says: (text: string) => void }} listener
    */
   constructor(program, root, listener) {
     this.program = program;
@@ -23,7 +23,7 @@ class Project {
       begun: () => void this.look(),
       event: event => {
         if (this.activity.take(event, Date.now()) || (event.event === 'done' && this.isLooking)) void this.look();
-        listener.changed(this, event);
+        listener.changed(this);
       },
       ended: why => {
         this.activity.lose();
@@ -41,18 +41,12 @@ class Project {
     this.follower.stop();
   }
 
-  /**
-   * The key of a notebook in this project.
-   * @param {string} notebook
-   */
+  /** The key of a notebook in this project. @param {string} notebook */
   key(notebook) {
     return path.relative(this.root, notebook).split(path.sep).join('/');
   }
 
-  /**
-   * Runs a command of `nb` in the project's folder.
-   * @param {readonly string[]} words
-   */
+  /** Runs a command of `nb` in the project's folder. @param {readonly string[]} words */
   nb(words) {
     return run(this.program, words, this.root);
   }

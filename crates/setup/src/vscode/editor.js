@@ -1,0 +1,528 @@
+// The open notebooks of projects as editors of `nb live`: reports what the person does in them, and does what `nb` asks for.
+'use strict';
+
+const crypto = require('node:crypto');
+const fs = require('node:fs');
+const os = require('node:os');
+const vscode = require('vscode');
+const { difference, idOf, stays, textOf, typeOf } = require('./cells');
+const { languageOf } = require('./kernel');
+const { Live, inOrder } = require('./live');
+const { outputOf } = require('./outputs');
+const { changedLines } = require('./words');
+
+// The scheme of the texts that a comparison shows.
+const SCHEME = 'nb-cells';
+
+// VS Code shows a cell whose request was withdrawn, or whose outputs were cleared, like a cell that waits. Such a cell
+// counts as waiting until the kernel was idle for so long, in milliseconds.
+const DOUBT = 60_000;
+
+// How long after a key the cell with the cursor is not removed, the pause between two tries to store what is held, and the
+// time in which the window shows what was revealed, in milliseconds.
+const TYPES = 3000;
+const AGAIN = 500;
+const REVEALED = 50;
+
+// How long after the handler a save begins, in milliseconds, and the time that the file has until then, in seconds: VS Code
+// asks only where the file is later than when the tab was loaded or saved.
+const SAVES = 2000;
+const EARLY = 1;
+
+/**
+ * @typedef {{ by: string, base?: string, mine: string, theirs: string }} Conflict
+ * @typedef {import('./live').Answer} Answer
+ */
+
+const APPLIED = /** @type {const} */ ({ applied: true });
+
+class Editor {
+  /**
+   * @param {{
+   *   program: () => string | undefined,
+   *   idleSince: (notebook: vscode.NotebookDocument) => number | undefined,
+   *   marks: () => void,
+   *   says: (text: string) => void,
+   * }} host `idleSince` is when the notebook's kernel became idle; nothing if it runs something, or that is not known
+   */
+  constructor(host) {
+    this.host = host;
+    /** @type {Live | undefined} */
+    this.live = undefined;
+    /** @type {Map<string, vscode.NotebookDocument>} */
+    this.open = new Map();
+    /** @type {WeakMap<vscode.NotebookCell, string>} */
+    this.names = new WeakMap();
+    this.named = 0;
+    /** @type {WeakMap<vscode.NotebookCell, number>} cells that wait or run, and since when that is seen */
+    this.busy = new WeakMap();
+    /** @type {Map<string, { doc: string, message: any, isLate: boolean }>} outputs for cells that wait, run, or hold the cursor */
+    this.held = new Map();
+    /** @type {NodeJS.Timeout | undefined} */
+    this.again = undefined;
+    /** @type {Set<string>} documents that had no unsaved changes before `nb` changed them */
+    this.clean = new Set();
+    /** @type {Map<string, Map<string, Conflict>>} */
+    this.conflicts = new Map();
+    /** @type {Map<string, () => void>} */
+    this.saves = new Map();
+    /** @type {Map<string, string>} */
+    this.texts = new Map();
+    this.typedAt = 0;
+    const { workspace } = vscode;
+    this.subscriptions = [
+      workspace.onDidChangeNotebookDocument(event => this.changes(event)),
+      workspace.onDidChangeTextDocument(({ document }) => {
+        if (document === vscode.window.activeTextEditor?.document) this.typedAt = Date.now();
+      }),
+      workspace.onWillSaveNotebookDocument(event => {
+        if (this.open.has(docOf(event.notebook))) event.waitUntil(this.beforeSave(event.notebook));
+      }),
+      workspace.onDidSaveNotebookDocument(notebook => {
+        const doc = docOf(notebook);
+        this.clean.delete(doc);
+        this.saves.get(doc)?.();
+        void this.live?.saved(doc);
+      }),
+      workspace.onDidCloseNotebookDocument(notebook => {
+        const doc = docOf(notebook);
+        if (!this.open.delete(doc)) return;
+        for (const map of [this.clean, this.conflicts]) map.delete(doc);
+        for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
+        this.live?.closed(doc);
+      }),
+      vscode.window.onDidChangeActiveTextEditor(() => this.release()),
+      workspace.registerTextDocumentContentProvider(SCHEME, {
+        provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '',
+      }),
+      ...['mine', 'theirs', 'both', 'difference'].map(choice => vscode.commands.registerCommand(
+        `nb.conflict.${choice}`, (/** @type {vscode.NotebookCell | undefined} */ cell) => this.chooses(choice, cell),
+      )),
+    ];
+  }
+
+  dispose() {
+    clearTimeout(this.again);
+    for (const each of this.subscriptions) each.dispose();
+    for (const end of [...this.saves.values()]) end();
+    this.live?.stop();
+  }
+
+  /** A notebook of a project is open. @param {vscode.NotebookDocument} notebook */
+  opened(notebook) {
+    const doc = docOf(notebook);
+    const program = this.host.program();
+    if (this.open.has(doc) || !program) return;
+    this.open.set(doc, notebook);
+    if (this.live) {
+      this.live.open(doc);
+      return;
+    }
+    this.live = new Live(program, os.homedir(), {
+      documents: () => {
+        this.conflicts.clear();
+        return [...this.open.keys()];
+      },
+      describe: each => this.describe(each),
+      request: (each, message) => this.request(each, message),
+      tell: (each, message) => this.told(each, message),
+      changed: each => this.clean.delete(each),
+      says: this.host.says,
+    });
+    this.live.start();
+  }
+
+  /** @param {vscode.NotebookDocumentChangeEvent} event */
+  changes({ notebook, cellChanges }) {
+    const doc = docOf(notebook);
+    if (!this.open.has(doc)) return;
+    for (const { cell, outputs, executionSummary } of cellChanges) {
+      if (outputs || executionSummary) this.clean.delete(doc);
+      if (!executionSummary) continue;
+      if (typeof executionSummary.success === 'boolean') this.busy.delete(cell);
+      else this.busy.set(cell, Date.now());
+      // What the person runs now is newer.
+      if (executionSummary.executionOrder) this.held.delete(`${doc}\n${this.name(cell)}`);
+    }
+    this.live?.changed(doc);
+    this.release();
+  }
+
+  // ---- What is reported
+
+  /** @param {string} doc */
+  describe(doc) {
+    const notebook = this.open.get(doc);
+    if (!notebook) return undefined;
+    const cells = notebook.getCells().map(cell => (
+      { cell: this.name(cell), id: idOf(cell.metadata), cell_type: typeOf(cell), source: textOf(cell) }));
+    return { notebook: notebook.uri.fsPath, cells, dirty: notebook.isDirty };
+  }
+
+  /** @param {vscode.NotebookCell} cell */
+  name(cell) {
+    const name = this.names.get(cell) ?? `cell ${(this.named += 1)}`;
+    this.names.set(cell, name);
+    return name;
+  }
+
+  /** @param {string} doc @param {string | undefined} name */
+  cellOf(doc, name) {
+    return this.open.get(doc)?.getCells().find(each => this.names.get(each) === name);
+  }
+
+  // ---- What `nb` asks for
+
+  /** @param {string} doc @param {any} message @returns {Promise<Answer>} */
+  async request(doc, message) {
+    const notebook = this.open.get(doc);
+    if (!notebook || notebook.isClosed) return { applied: false };
+    if (!notebook.isDirty) this.clean.add(doc);
+    const cell = this.cellOf(doc, message.cell);
+    switch (message.type) {
+      case 'set': return this.set(cell, message);
+      case 'insert': return this.insert(notebook, cell, message);
+      case 'remove': return this.remove(notebook, cell, message);
+      case 'order': return this.order(notebook, message);
+      case 'metadata': return this.metadata(notebook, cell, message);
+      case 'outputs':
+        this.held.set(`${doc}\n${message.cell}`, { doc, message, isLate: false });
+        this.release();
+        this.host.marks();
+        return APPLIED;
+      default: return { applied: false };
+    }
+  }
+
+  /** @param {vscode.NotebookCell | undefined} cell @param {any} message @returns {Promise<Answer>} */
+  async set(cell, { was, source }) {
+    if (!cell) return { applied: false };
+    const has = textOf(cell);
+    if (has === source) return APPLIED;
+    if (has !== was) return { applied: false, source: has };
+    const { start, end, text } = difference(has, source);
+    const edit = new vscode.WorkspaceEdit();
+    edit.replace(cell.document.uri, new vscode.Range(positionIn(has, start), positionIn(has, end)), text);
+    // It is not done if a key came meanwhile.
+    return await vscode.workspace.applyEdit(edit) ? APPLIED : { applied: false, source: textOf(cell) };
+  }
+
+  /**
+   * @param {vscode.NotebookDocument} notebook
+   * @param {vscode.NotebookCell | undefined} cell
+   * @param {any} message
+   * @returns {Promise<Answer>}
+   */
+  async insert(notebook, cell, { cell: name, after, id, cell_type: type, source }) {
+    const cells = notebook.getCells();
+    // VS Code may have loaded the file first.
+    const there = cell ?? cells.find(each => id !== undefined && idOf(each.metadata) === id);
+    if (there) {
+      this.names.set(there, name);
+      return APPLIED;
+    }
+    const before = cells.find(each => this.names.get(each) === after);
+    if (after !== null && after !== undefined && !before) return { applied: false };
+    const { Code, Markup } = vscode.NotebookCellKind;
+    const code = cells.find(each => typeOf(each) === 'code')?.document.languageId ?? languageOf(notebook.metadata);
+    const language = { code, markdown: 'markdown', raw: 'raw' }[/** @type {'code'} */ (type)];
+    const data = new vscode.NotebookCellData(type === 'markdown' ? Markup : Code, source, language);
+    const { nbformat = 4, nbformat_minor: minor = 5 } = notebook.metadata;
+    data.metadata = {
+      ...(nbformat > 4 || minor >= 5 ? { id } : {}), ...(type === 'code' ? { execution_count: null } : {}), metadata: {},
+    };
+    return this.replaces(notebook, before ? before.index + 1 : 0, 0, data, name);
+  }
+
+  /**
+   * @param {vscode.NotebookDocument} notebook
+   * @param {vscode.NotebookCell | undefined} cell
+   * @param {any} message
+   * @returns {Promise<Answer>}
+   */
+  async remove(notebook, cell, { was }) {
+    if (!cell) return APPLIED;
+    const source = textOf(cell);
+    const isTyped = isEdited(cell) && Date.now() - this.typedAt < TYPES;
+    if (source !== was || isTyped || this.isBusy(cell)) return { applied: false, source };
+    return this.replaces(notebook, cell.index, 1);
+  }
+
+  /**
+   * Moves cells, one after the other, round those that wait, run, or hold the cursor.
+   * @param {vscode.NotebookDocument} notebook @param {any} message @returns {Promise<Answer>}
+   */
+  async order(notebook, { order }) {
+    const names = notebook.getCells().map(each => this.name(each));
+    const wanted = inOrder(names, order);
+    const staying = stays(names.map(each => wanted.indexOf(each)), at => {
+      const cell = notebook.cellAt(at);
+      return this.isBusy(cell) || isEdited(cell);
+    });
+    if (!staying) return { applied: false };
+    const moved = wanted.filter(each => !staying.has(names.indexOf(each)));
+    for (const name of moved) {
+      const cells = notebook.getCells();
+      const cell = cells.find(each => this.names.get(each) === name);
+      // Behind the one that it is to follow: those before it are in their places.
+      const before = wanted[wanted.indexOf(name) - 1];
+      const at = cells.findIndex(each => this.names.get(each) === before) + 1;
+      if (!cell || at === cell.index || (before !== undefined && !at)) continue;
+      if (this.isBusy(cell) || isEdited(cell)) return { applied: false };
+      const place = at > cell.index ? at - 1 : at;
+      const answer = await this.replaces(notebook, cell.index, 1, dataOf(cell), name, place);
+      if (!answer.applied) return answer;
+    }
+    return APPLIED;
+  }
+
+  /**
+   * @param {vscode.NotebookDocument} notebook
+   * @param {vscode.NotebookCell | undefined} cell
+   * @param {any} message
+   * @returns {Promise<Answer>}
+   */
+  async metadata(notebook, cell, { cell: name, was, metadata }) {
+    if (name !== undefined && !cell) return { applied: false };
+    const has = cell ? withCount(cell) : notebook.metadata;
+    const next = { ...has.metadata };
+    for (const key of new Set([...Object.keys(was ?? {}), ...Object.keys(metadata ?? {})])) {
+      if (JSON.stringify(was?.[key]) === JSON.stringify(metadata?.[key])) continue;
+      if (metadata?.[key] === undefined) delete next[key];
+      else next[key] = metadata[key];
+    }
+    const now = { ...has, metadata: next };
+    const { updateCellMetadata, updateNotebookMetadata } = vscode.NotebookEdit;
+    const isDone = await edits(notebook, [cell ? updateCellMetadata(cell.index, now) : updateNotebookMetadata(now)]);
+    return isDone ? APPLIED : { applied: false };
+  }
+
+  /**
+   * Replaces cells by a new one, or by none. What the person sees, the selection and the cursor stay.
+   * @param {vscode.NotebookDocument} notebook
+   * @param {number} at the first cell that is replaced
+   * @param {number} count how many are
+   * @param {vscode.NotebookCellData} [data]
+   * @param {string} [name] the new one's name in the protocol
+   * @param {number} [place] where the new one is once the others are removed
+   * @returns {Promise<Answer>}
+   */
+  async replaces(notebook, at, count, data, name, place = at) {
+    const editor = vscode.window.visibleNotebookEditors.find(each => each.notebook === notebook);
+    const before = notebook.getCells();
+    const mine = before.find(isEdited) ?? (editor && before[editor.selection.start]);
+    if (editor && mine && isEdited(mine) && Math.min(at, place) <= mine.index) {
+      const last = Math.max(0, ...editor.visibleRanges.map(range => range.end));
+      if (mine.index + 2 >= last) {
+        editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), vscode.NotebookEditorRevealType.InCenter);
+        await sleep(REVEALED);
+      }
+    }
+    // Cells may have come meanwhile.
+    const removed = before.slice(at, at + count);
+    const above = before[at - 1];
+    const first = count ? removed[0].index : above ? above.index + 1 : 0;
+    if (first < 0) return { applied: false };
+    const list = data ? [data] : [];
+    const { insertCells, replaceCells } = vscode.NotebookEdit;
+    const range = new vscode.NotebookRange(first, first + count);
+    const all = place === at
+      ? [replaceCells(range, list)]
+      : [replaceCells(range, []), insertCells(place > at ? place + count : place, list)];
+    if (!await edits(notebook, all)) return { applied: false };
+    const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
+    if (made && name !== undefined) this.names.set(made, name);
+    const now = mine && (removed.includes(mine) ? made?.index : mine.index);
+    if (editor && now !== undefined && now >= 0) editor.selection = new vscode.NotebookRange(now, now + 1);
+    return APPLIED;
+  }
+
+  // ---- Outputs of others' runs
+
+  /**
+   * Whether a request of the person waits for a cell or runs it, as far as VS Code shows that.
+   * @param {vscode.NotebookCell} cell
+   */
+  isBusy(cell) {
+    const seen = this.busy.get(cell);
+    if (seen === undefined) return false;
+    const idle = this.host.idleSince(cell.notebook);
+    return idle === undefined || Date.now() - Math.max(seen, idle) < DOUBT;
+  }
+
+  /** Shows held outputs in the cells that neither wait nor run nor hold the cursor. */
+  release() {
+    clearTimeout(this.again);
+    for (const [key, held] of this.held) {
+      const find = () => this.cellOf(held.doc, held.message.cell);
+      const isFree = (/** @type {vscode.NotebookCell | undefined} */ cell) => !cell || !(this.isBusy(cell) || isEdited(cell));
+      if (!isFree(find())) continue;
+      void this.live?.turn(held.doc, async () => {
+        const cell = find();
+        if (this.held.get(key) !== held || !isFree(cell)) return;
+        const isClean = cell?.notebook.isDirty === false;
+        if (cell && !await this.shows(cell, held.message)) return;
+        this.held.delete(key);
+        this.host.marks();
+        if (held.isLate && isClean && !this.live?.report(held.doc)) void cell.notebook.save();
+      });
+    }
+    if (this.held.size) this.again = setTimeout(() => this.release(), AGAIN);
+  }
+
+  /** Gives a cell the outputs of another run. @param {vscode.NotebookCell} cell @param {any} message */
+  async shows(cell, { cell: name, outputs, execution_count: count }) {
+    const data = dataOf(cell);
+    data.outputs = outputs.map(outputOf);
+    data.metadata = { ...data.metadata, execution_count: count };
+    data.executionSummary = count ? { executionOrder: count } : {};
+    return (await this.replaces(cell.notebook, cell.index, 1, data, name)).applied;
+  }
+
+  /** Who has run a cell whose outputs are held. @param {vscode.NotebookCell} cell @returns {string | undefined} */
+  heldBy(cell) {
+    return this.held.get(`${docOf(cell.notebook)}\n${this.names.get(cell)}`)?.message.by;
+  }
+
+  // ---- What `nb` tells
+
+  /** @param {string} doc @param {any} message */
+  told(doc, message) {
+    const conflicts = this.conflicts.get(doc) ?? new Map();
+    if (message.type === 'conflict') {
+      this.conflicts.set(doc, conflicts.set(message.cell, message));
+    } else if (message.type === 'settled') {
+      conflicts.delete(message.cell);
+    } else if (message.type === 'synced') {
+      for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
+      const isUnchanged = this.clean.has(doc) && !this.live?.report(doc);
+      if (isUnchanged && this.clean.delete(doc)) void this.open.get(doc)?.save();
+    }
+    this.host.marks();
+  }
+
+  /** @param {vscode.NotebookCell} cell */
+  conflictOf(cell) {
+    return this.conflicts.get(docOf(cell.notebook))?.get(this.names.get(cell) ?? '');
+  }
+
+  /**
+   * The person has chosen in the conflict of a cell: of the selected one, if the command names none.
+   * @param {string} choice @param {vscode.NotebookCell} [named]
+   */
+  async chooses(choice, named) {
+    const active = vscode.window.activeNotebookEditor;
+    const cell = named ?? active?.notebook.getCells().find(isEdited) ?? active?.notebook.cellAt(active.selection.start);
+    const conflict = cell && this.conflictOf(cell);
+    if (!conflict) return;
+    if (choice !== 'difference') {
+      await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), conflict.theirs);
+      return;
+    }
+    const [theirs, mine] = [conflict.theirs, textOf(cell)].map((text, at) => {
+      const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${hash(text).slice(0, 16)}/${at ? 'mine' : 'theirs'}.py` });
+      this.texts.set(String(uri), text);
+      return uri;
+    });
+    await vscode.commands.executeCommand('vscode.diff', theirs, mine, changedLines(conflict.by));
+  }
+
+  // ---- Saves
+
+  /**
+   * Stores the numbers of runs, waits for what others wrote, and lets Save ask nothing if the tab contains the file.
+   * @param {vscode.NotebookDocument} notebook
+   */
+  async beforeSave(notebook) {
+    const doc = docOf(notebook);
+    const isLost = (/** @type {vscode.NotebookCell} */ cell) => withCount(cell) !== cell.metadata;
+    for (let tries = 0; tries < 3; tries++) {
+      const lost = notebook.getCells().filter(isLost);
+      const { updateCellMetadata } = vscode.NotebookEdit;
+      // It fails while the person types.
+      if (!lost.length || await edits(notebook, lost.map(cell => updateCellMetadata(cell.index, withCount(cell))))) break;
+    }
+    const hasConflict = () => notebook.getCells().some(cell => this.conflictOf(cell));
+    const saving = this.live?.saving(doc);
+    const stamp = hasConflict() ? undefined : await saving;
+    if (stamp !== undefined && !hasConflict()) this.agree(doc, notebook.uri.fsPath, stamp);
+  }
+
+  /**
+   * Gives a file an earlier time until it is saved, if its bytes have this SHA-256. A file that is written meanwhile, or
+   * put in its place, has its own time: then VS Code asks.
+   * @param {string} doc @param {string} file @param {string} stamp
+   */
+  agree(doc, file, stamp) {
+    this.saves.get(doc)?.();
+    let fd = -1;
+    try {
+      fd = fs.openSync(file, 'r');
+      const { atime, mtime } = fs.fstatSync(fd);
+      if (hash(fs.readFileSync(fd)) !== stamp) return fs.closeSync(fd);
+      fs.futimesSync(fd, atime, EARLY);
+      const end = () => {
+        clearTimeout(timer);
+        this.saves.delete(doc);
+        if (fs.fstatSync(fd).mtimeMs === EARLY * 1000) fs.futimesSync(fd, atime, mtime);
+        fs.closeSync(fd);
+      };
+      const timer = setTimeout(end, SAVES);
+      this.saves.set(doc, end);
+    } catch (error) {
+      this.host.says(String(error));
+      if (fd >= 0) fs.closeSync(fd);
+    }
+    return undefined;
+  }
+}
+
+/** @param {vscode.NotebookDocument} notebook */
+const docOf = notebook => String(notebook.uri);
+
+/** @param {string | Uint8Array} bytes */
+const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');
+
+/** @param {number} ms */
+const sleep = ms => new Promise(resolve => { setTimeout(resolve, ms); });
+
+/** Whether the cursor is in a cell. @param {vscode.NotebookCell} cell */
+const isEdited = cell => vscode.window.activeTextEditor?.document === cell.document;
+
+/** @param {string} text @param {number} offset */
+function positionIn(text, offset) {
+  const lines = text.slice(0, offset).split('\n');
+  return new vscode.Position(lines.length - 1, lines[lines.length - 1].length);
+}
+
+/** A copy of a cell. @param {vscode.NotebookCell} cell */
+function dataOf(cell) {
+  const data = new vscode.NotebookCellData(cell.kind, cell.document.getText(), cell.document.languageId);
+  data.outputs = [...cell.outputs];
+  data.metadata = { ...withCount(cell) };
+  // Without success and times, as a cell that VS Code has read from the file: one that has them is never equal to the
+  // file's again, and the next reload would replace it.
+  data.executionSummary = { executionOrder: cell.executionSummary?.executionOrder };
+  return data;
+}
+
+/**
+ * A cell's metadata with the number of its run, from which VS Code writes the file: its own edit at the end of a cell fails
+ * while a person types. Older editors store no number there.
+ * @param {vscode.NotebookCell} cell @returns {{ [key: string]: any }}
+ */
+function withCount({ executionSummary, metadata }) {
+  const { executionOrder, success } = executionSummary ?? {};
+  const isLost = executionOrder && typeof success === 'boolean'
+    && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
+  return isLost ? { ...metadata, execution_count: executionOrder } : metadata;
+}
+
+/** @param {vscode.NotebookDocument} notebook @param {vscode.NotebookEdit[]} list */
+function edits(notebook, list) {
+  const edit = new vscode.WorkspaceEdit();
+  edit.set(notebook.uri, list);
+  return vscode.workspace.applyEdit(edit);
+}
+
+module.exports = { Editor };
