@@ -94,13 +94,13 @@ class Together:
         # The tab has unsaved changes from now on.
         self.page.keyboard.press("Enter")
         until(lambda: self.asks("return notebook.isDirty;"))
-        agent = Agent(self.file, self.ids)
+        agent = Agent(self.file, self.ids, typed=lambda: len(self.asks("return cellOf(ARGUMENT).document.getText();", mine)))
         agent.start()
         self.page.keyboard.type(TYPED, delay=60)
         agent.join()
         assert not agent.failed, agent.failed
         expected = [agent.texts.get(id, f"x = 2\n{TYPED}") for id in agent.order]
-        assert len(expected) == 7, expected
+        assert len(expected) == 9, expected
         until(lambda: self.texts() == expected)
         assert self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", mine)
         if not self.saves_by_itself:
@@ -123,12 +123,14 @@ class Together:
         os.replace(f"{self.file}.new", self.file)
         expect(self.page.get_by_text("another program changed these lines")).to_be_visible()
         self.page.keyboard.press("Control+s")
-        expect(self.page.get_by_text("The content of the file is newer")).to_be_visible()
+        question = self.page.locator(".notification-list-item-message")
+        expect(question).to_contain_text("The content of the file is newer")
         assert "theirs = 1" in sources(self.file)
-        self.page.get_by_role("button", name="Keep both: yours, then the other").click()
+        self.page.locator(".cell-status-item").get_by_text("both", exact=True).click()
         both = f"x = 2\n{TYPED} mine\ntheirs = 1"
         until(lambda: both in self.texts())
         self.workbench.asks("await vscode.commands.executeCommand('notifications.clearAll');")
+        expect(question).to_have_count(0)
         until(lambda: self.enters(mine))
         self.page.keyboard.press("Control+s")
         until(lambda: both in sources(self.file))
@@ -196,9 +198,10 @@ class Together:
 class Agent(threading.Thread):
     """Writes other cells than the third one: texts, cells above and below, and fewer cells."""
 
-    def __init__(self, file, ids):
+    def __init__(self, file, ids, typed):
         super().__init__()
         self.file = file
+        self.typed = typed
         self.order = list(ids)
         self.texts = {id: f"x = {number}" for number, id in enumerate(ids) if number != 2}
         self.failed = None
@@ -206,15 +209,16 @@ class Agent(threading.Thread):
     def run(self):
         try:
             first, second, _, fourth, fifth = self.order
-            for number in range(3):
+            for number in range(4):
+                # As the person goes on.
+                until(lambda: self.typed() > 10 + 12 * number)
                 self.edits(second, f"x = 1\n# edit {number}")
                 self.inserts(0, f"above{number}", f"above = {number}")
                 self.edits(fifth, f"edit = {number}")
                 self.inserts(len(self.order), f"below{number}", f"below = {number}")
-            self.removes(first)
-            self.removes("above1")
-            self.removes(fourth)
-            self.removes("below0")
+                self.edits(f"above{number}", f"above = {number} + {number}")
+            for id in (first, "above1", fourth, "below0"):
+                self.removes(id)
         except Exception as problem:
             self.failed = repr(problem)
 
@@ -331,8 +335,9 @@ def record(name=NOTEBOOK):
 
 
 def sources(name=NOTEBOOK):
-    with open(name) as file:
-        return ["".join(cell["source"]) for cell in json.load(file)["cells"]]
+    """The texts in the file; none while the editor writes it."""
+    text = pathlib.Path(name).read_text()
+    return ["".join(cell["source"]) for cell in json.loads(text or '{"cells": []}')["cells"]]
 
 
 def agent_edits(cell, text):
