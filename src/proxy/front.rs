@@ -1,19 +1,31 @@
 //! The five ports of the front end's connection file, which this process binds, and their limits.
 
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::bail;
+use tokio::time::Instant;
 
-use crate::socket::{EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits, SpillTo};
+use crate::socket::{
+    BindError, EndpointHandler, EndpointLimits, KernelEndpoint, SocketLimits, SpillTo,
+};
 use crate::wire::ConnectionInfo;
+
+/// How long a port may be taken. A front end waits for its kernel a minute or longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a taken port is tried.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Binds all five ports.
 ///
+/// Front ends look for free ports without reserving them: `jupyter_client` binds each for a moment. So a port may be
+/// taken for a moment by another front end that looks for its own, and is waited for.
+///
 /// # Errors
-/// When one of them is taken: VS Code picks free ports without reserving them, so that two
-/// windows can collide. The front end then tries others.
-pub(super) fn bind(
+/// When one of them stays taken, such as by the kernel of another window. The front end then tries others.
+pub(super) async fn bind(
     connection: &ConnectionInfo,
     handler: Rc<dyn EndpointHandler>,
 ) -> anyhow::Result<KernelEndpoint> {
@@ -32,12 +44,23 @@ pub(super) fn bind(
         },
         spill: spill(),
     };
-    KernelEndpoint::bind(connection, limits, handler).map_err(|error| {
-        anyhow!(
-            "cannot bind {error} of the front end (try again: it picks other ports): {}",
-            error.source
-        )
-    })
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match KernelEndpoint::bind(connection, limits.clone(), handler.clone()) {
+            Ok(endpoint) => return Ok(endpoint),
+            Err(error) if is_taken(&error) && Instant::now() < end => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => bail!(
+                "cannot bind {error} of the front end (try again: it picks other ports): {}",
+                error.source
+            ),
+        }
+    }
+}
+
+fn is_taken(error: &BindError) -> bool {
+    error.source.kind() == io::ErrorKind::AddrInUse
 }
 
 /// How many bytes a subscriber may leave unread in memory, and how many on disk after that.
@@ -59,3 +82,57 @@ fn spill() -> Option<SpillTo> {
 /// The longest message of a client that has not yet sent a correctly signed message. The first request of
 /// every front end is kernel_info; peers without the key must not fill the memory.
 const UNAUTHENTICATED_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::{Channel, Verified};
+
+    struct NoHandler;
+
+    impl EndpointHandler for NoHandler {
+        fn message(&self, _: Channel, _: &Bytes, _: Verified) {}
+    }
+
+    /// Returns a connection at an address of this machine that no other process uses, and its taken shell port.
+    fn taken(address: &str) -> (ConnectionInfo, TcpListener) {
+        let file = serde_json::json!({
+            "transport": "tcp", "ip": address, "key": "a key", "signature_scheme": "hmac-sha256",
+            "shell_port": 20001, "iopub_port": 20002, "stdin_port": 20003, "control_port": 20004, "hb_port": 20005,
+        });
+        let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
+        (connection, TcpListener::bind((address, 20001)).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_is_taken_for_a_moment_is_waited_for() {
+        let (connection, holder) = taken("127.93.11.1");
+        let frees = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(holder);
+        };
+        let local = tokio::task::LocalSet::new();
+        let both = async { tokio::join!(bind(&connection, Rc::new(NoHandler)), frees).0 };
+        local.run_until(both).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_stays_taken_is_named() {
+        let (connection, _holder) = taken("127.93.11.2");
+        let local = tokio::task::LocalSet::new();
+        let error = local
+            .run_until(bind(&connection, Rc::new(NoHandler)))
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("the shell port tcp://127.93.11.2:20001"),
+            "{text}"
+        );
+        assert!(text.contains("try again"), "{text}");
+    }
+}

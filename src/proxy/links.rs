@@ -549,7 +549,7 @@ mod tests {
             "shell_port": 1, "iopub_port": 2, "stdin_port": 3, "control_port": 4, "hb_port": 5,
         });
         let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
-        let _kernel = front::bind(&connection, Rc::new(Kernel)).unwrap();
+        let _kernel = front::bind(&connection, Rc::new(Kernel)).await.unwrap();
         let ups = Rc::new(RefCell::new(Vec::new()));
         let changed = Rc::new(tokio::sync::Notify::new());
         let links = |name: &str, process: Process| {

@@ -12,7 +12,7 @@ import sys
 import threading
 
 import nbformat
-from launch import SECONDS, arguments, joined, launched, say, state
+from launch import SECONDS, OwnPortsManager, arguments, joined, launched, say, state
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_code_cell, new_notebook
@@ -34,7 +34,9 @@ def notebook(*cells):
 
 
 def batch(options, *cells, **traits):
-    return NotebookClient(notebook(*cells), kernel_name=options.kernel, timeout=SECONDS, **traits)
+    return NotebookClient(
+        notebook(*cells), kernel_name=options.kernel, kernel_manager_class=OwnPortsManager, timeout=SECONDS, **traits
+    )
 
 
 def fifo(name):

@@ -19,7 +19,7 @@ import time
 from socket import create_server
 
 import zmq
-from jupyter_client import BlockingKernelClient, KernelManager
+from jupyter_client import AsyncKernelManager, BlockingKernelClient, KernelManager
 
 PLAIN = "python3"
 # Generous, as the machine may have two cores and other work.
@@ -66,11 +66,23 @@ def free_ports(count):
     return ports
 
 
+def own_ports():
+    """Returns ports of this script for a kernel manager, which otherwise takes any that are free at that moment."""
+    ports = dict(zip((f"{channel}_port" for channel in CHANNELS), free_ports(5)))
+    return {"cache_ports": False, **ports}
+
+
+class OwnPortsManager(AsyncKernelManager):
+    """The kernel manager of a client that makes its own."""
+
+    def __init__(self, **traits):
+        super().__init__(**own_ports(), **traits)
+
+
 @contextlib.contextmanager
 def launched(kernel, **start):
     """Launches the kernelspec; at the end of the block its process is ended in any case."""
-    ports = dict(zip((f"{channel}_port" for channel in CHANNELS), free_ports(5)))
-    manager = KernelManager(kernel_name=kernel, cache_ports=False, **ports)
+    manager = KernelManager(kernel_name=kernel, **own_ports())
     manager.start_kernel(**start)
     try:
         yield manager

@@ -1,7 +1,7 @@
 """nbclient executes a notebook with the given kernelspec, and its outputs are right."""
 
 import nbformat
-from launch import SECONDS, arguments, say
+from launch import SECONDS, OwnPortsManager, arguments, say
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -34,7 +34,10 @@ def main():
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for code in OUTPUTS]
     )
-    client = NotebookClient(notebook, kernel_name=options.kernel, timeout=SECONDS, startup_timeout=SECONDS)
+    client = NotebookClient(
+        notebook, kernel_name=options.kernel, kernel_manager_class=OwnPortsManager, timeout=SECONDS,
+        startup_timeout=SECONDS,
+    )  # fmt: skip
     try:
         client.execute()
     except CellExecutionError as error:

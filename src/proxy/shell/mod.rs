@@ -131,7 +131,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
     let folder = std::env::current_dir().context("cannot read the working directory")?;
     let target = LaunchTarget::read(&launch, &front_end, &ProcessVariables, &folder);
     let connection_file = launch.connection_file;
-    let shell = Shell::bind(&connection, connection_file, front_end, folder)?;
+    let shell = Shell::bind(&connection, connection_file, front_end, folder).await?;
     shell.listen(signals)?;
     if let Err(error) = shell.begin(target).await {
         shell.finish_records(Instant::now()).await;
@@ -158,7 +158,7 @@ pub(super) async fn serve(launch: Launch, signals: Signals) -> anyhow::Result<()
 
 impl Shell {
     /// Binds the front end's ports. Clients that dial now wait until the kernel is resolved.
-    fn bind(
+    async fn bind(
         connection: &ConnectionInfo,
         connection_file: PathBuf,
         front_end: DetectedFrontEnd,
@@ -174,7 +174,7 @@ impl Shell {
         };
         let handle = Handle::default();
         let shell = Rc::new(Self {
-            endpoint: front::bind(connection, Rc::new(handle.clone()))?,
+            endpoint: front::bind(connection, Rc::new(handle.clone())).await?,
             handle: handle.clone(),
             launch: LaunchInfo {
                 id,
@@ -474,7 +474,7 @@ mod tests {
     }
 
     /// Returns a proxy whose sockets are in this folder, and their addresses.
-    fn bound_in(folder: &std::path::Path) -> (Rc<Shell>, ConnectionInfo) {
+    async fn bound_in(folder: &std::path::Path) -> (Rc<Shell>, ConnectionInfo) {
         let file = serde_json::json!({
             "transport": "ipc", "ip": folder.join("k"), "key": "a key",
             "signature_scheme": "hmac-sha256",
@@ -483,7 +483,9 @@ mod tests {
         let connection = ConnectionInfo::parse(file.to_string().as_bytes()).unwrap();
         let front_end = DetectedFrontEnd::read(&HashMap::<&str, &str>::new());
         let folder = folder.to_owned();
-        let shell = Shell::bind(&connection, folder.join("c.json"), front_end, folder).unwrap();
+        let shell = Shell::bind(&connection, folder.join("c.json"), front_end, folder)
+            .await
+            .unwrap();
         (shell, connection)
     }
 
@@ -497,7 +499,7 @@ mod tests {
             std::fs::create_dir(&other).unwrap();
             let project = Project::for_notebook(&folder.join("a.ipynb")).unwrap();
             std::fs::write(project.dir().join("config.toml"), "autostart = false").unwrap();
-            let (shell, _) = bound_in(&folder);
+            let (shell, _) = bound_in(&folder).await;
             shell.take_settings(Some(&project));
             assert!(shell.target_of(&folder.join("b.ipynb")).is_ok());
             assert!(!shell.settings.borrow().autostart);
@@ -515,7 +517,7 @@ mod tests {
 
     async fn a_panic_in_the_middle_of_an_action() {
         let temp = tempfile::tempdir().unwrap();
-        let (shell, connection) = bound_in(temp.path());
+        let (shell, connection) = bound_in(temp.path()).await;
         let ending = messages::fault();
         let unresolved = Kernel::Unresolved { info: None };
         shell.route(|bridge, now| bridge.set_kernel(now, unresolved, &ending, []));

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sha2::Digest;
 
 use super::{Output, json_lines, nb, until};
 use crate::world::World;
@@ -217,4 +218,142 @@ fn nonsense_is_answered_and_ends_nothing() {
     editor.recorded(&["typed = 1"]);
     drop(editor);
     nb(&world, ["live"]).ended(2);
+}
+
+/// Starts an agent's edit of a cell.
+fn begin_edit(world: &World, cell: &str, source: &str) -> Child {
+    let mut command = world.nb();
+    command.args(["--as", "claude", "edit", "t.ipynb", cell, source]);
+    command
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("start nb edit")
+}
+
+fn text(editor: &Editor) -> String {
+    std::fs::read_to_string(&editor.notebook).expect("read the notebook")
+}
+
+#[test]
+fn an_editor_gets_an_edit_before_the_file() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    let before = text(&editor);
+    let mut agent = begin_edit(&world, "bbbb", "agent = 1");
+    let set = editor.next();
+    let expected = json!({
+        "doc": "d", "type": "set", "seq": 1, "cell": "e2", "was": "bbbb = 1", "source": "agent = 1", "by": "claude",
+    });
+    assert_eq!(set, expected);
+    assert_eq!(text(&editor), before);
+    assert!(agent.try_wait().expect("look at nb edit").is_none());
+    editor.event(json!({"type": "applied", "seq": 1}));
+    // The editor may save once the file has what it has.
+    let synced = editor.next();
+    assert_eq!(synced["type"], "synced");
+    assert!(text(&editor).contains("agent = 1"));
+    let digest = sha2::Sha256::digest(text(&editor));
+    assert_eq!(synced["stamp"], hex::encode(digest));
+    assert!(agent.wait().expect("nb edit ends").success());
+}
+
+#[test]
+fn an_edit_that_is_not_written_is_taken_back_in_the_editor() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    let mut agent = begin_edit(&world, "bbbb", "agent = 1");
+    assert_eq!(editor.next()["source"], "agent = 1");
+    agent.kill().expect("it waits for the editor");
+    agent.wait().expect("it has ended");
+    editor.event(json!({"type": "applied", "seq": 1}));
+    let set = editor.next();
+    assert_eq!(
+        (&set["was"], &set["source"]),
+        (&json!("agent = 1"), &json!("bbbb = 1"))
+    );
+    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    assert_eq!(editor.next()["type"], "synced");
+    assert!(!text(&editor).contains("agent"));
+}
+
+#[test]
+fn an_editor_that_does_not_answer_is_not_waited_for_again() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    edit(&world, "bbbb", "agent = 1").ended(0);
+    assert_eq!(editor.next()["source"], "agent = 1");
+    // This one is not even offered: the first one is not answered yet.
+    edit(&world, "bbbb", "agent = 2").ended(0);
+    editor.event(json!({"type": "applied", "seq": 1}));
+    // It has the first edit now, and the file has the second one.
+    assert_eq!(editor.next()["type"], "synced");
+    let set = editor.next();
+    assert_eq!(
+        (&set["was"], &set["source"]),
+        (&json!("agent = 1"), &json!("agent = 2"))
+    );
+    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    assert_eq!(editor.next()["type"], "synced");
+    editor.recorded(&[]);
+}
+
+#[test]
+fn an_edit_waits_for_the_end_of_a_save() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    editor.types("e1", "typed = 1");
+    editor.recorded(&["typed = 1"]);
+    editor.event(json!({"type": "saving"}));
+    assert_eq!(editor.next()["type"], "synced");
+    let mut agent = begin_edit(&world, "bbbb", "agent = 1");
+    std::fs::write(
+        &editor.notebook,
+        text(&editor).replace("aaaa = 1", "typed = 1"),
+    )
+    .expect("save it");
+    editor.event(json!({"type": "saved", "order": ["e1", "e2"]}));
+    let messages = [editor.next(), editor.next()];
+    let set = messages
+        .iter()
+        .find(|it| it["type"] == "set")
+        .expect("the agent's text");
+    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    assert!(agent.wait().expect("nb edit ends").success());
+    assert!(text(&editor).contains("typed = 1") && text(&editor).contains("agent = 1"));
+}
+
+#[test]
+fn outputs_and_metadata_reach_the_editor_too() {
+    let world = World::new();
+    let path = notebook(&world);
+    let stream = r#"[{"name":"stdout","output_type":"stream","text":["1"]}]"#;
+    let text = std::fs::read_to_string(&path).expect("read the notebook");
+    std::fs::write(&path, text.replacen("[]", stream, 2)).expect("write the notebook");
+    let mut editor = Editor::start(&world, &["change"], path);
+    editor.opens();
+    assert_eq!(editor.next()["type"], "synced");
+    let expect = |editor: &mut Editor, words: &[&str], expected: Value| {
+        let mut command = world.nb();
+        let mut agent = command
+            .args(["--as", "claude"])
+            .args(words)
+            .spawn()
+            .expect("start nb");
+        let mut message = editor.next();
+        let seq = message.as_object_mut().and_then(|it| it.remove("seq"));
+        assert_eq!(message, expected);
+        editor.event(json!({"type": "applied", "seq": seq}));
+        assert!(agent.wait().expect("nb ends").success());
+        assert_eq!(editor.next()["type"], "synced");
+    };
+    let clear = ["clear", "t.ipynb", "bbbb"];
+    let none = json!({
+        "doc": "d", "type": "outputs", "cell": "e2", "outputs": [], "execution_count": null, "by": "claude",
+    });
+    expect(&mut editor, &clear, none);
+    let tag = ["edit", "t.ipynb", "bbbb", "--meta", "tags=[\"slow\"]"];
+    let tags = json!({
+        "doc": "d", "type": "metadata", "cell": "e2", "was": {}, "metadata": {"tags": ["slow"]}, "by": "claude",
+    });
+    expect(&mut editor, &tag, tags);
 }

@@ -90,9 +90,10 @@ pub async fn save(caller: &Caller) -> Result<SaveAnswer, Problem> {
     let file = caller.notebook_file().await?;
     let flushed = flush(&file.project, &file.key, || file.read().ok()).await;
     let flushed = flushed.map_err(|error| Problem::failed("ask the recorders", &error))?;
+    let by = caller.by().to_owned();
     blocking(caller, move |_| {
         // An edit that changes nothing writes nothing, but finishes what is pending.
-        let written = transaction::write(&file, false, |document| {
+        let written = transaction::write(&file, &by, false, |document| {
             Ok::<_, Infallible>(document.clone())
         });
         let written = written.map_err(|error| of_write(&error))?;

@@ -245,6 +245,7 @@ pub fn change(
         Ok(after)
     };
     let mode = WriteMode {
+        by: &editor.by,
         force: editor.force || rule == SizeRule::Any,
         in_room: command.forced,
         size: rule,

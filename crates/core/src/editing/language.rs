@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::notebook_file::NotebookFile;
-use super::transaction::{self, WriteError};
+use super::transaction::{self, NB, WriteError};
 use crate::notebook::{Document, DocumentEditError, Json};
 
 /// Why the language could not be written.
@@ -25,7 +25,7 @@ pub fn write(notebook: &Path) -> Result<bool, LanguageError> {
     let Some(language) = of_kernel(&notebook) else {
         return Ok(false);
     };
-    let written = transaction::write(&notebook, false, |document| {
+    let written = transaction::write(&notebook, NB, false, |document| {
         let mut after = document.clone();
         add(&mut after, &language)?;
         Ok::<_, DocumentEditError>(after)

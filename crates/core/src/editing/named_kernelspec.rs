@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::content;
 use super::notebook_file::NotebookFile;
-use super::transaction::{self, SizeRule, WriteError, WriteMode};
+use super::transaction::{self, NB, SizeRule, WriteError, WriteMode};
 use crate::activity::participants::joined;
 use crate::hint::shell::quote;
 use crate::kernel::spec;
@@ -132,6 +132,7 @@ fn write_name(
 ) -> Result<bool, NamingError> {
     // The name that the file had before brings its bytes back; the cells are the same.
     let mode = WriteMode {
+        by: NB,
         force: false,
         in_room: false,
         size: SizeRule::NewOrSameText,

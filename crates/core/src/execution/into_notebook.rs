@@ -149,6 +149,7 @@ impl From<String> for NotPut {
 /// The reason why nothing could be written, in words.
 pub(super) fn put(
     path: &Path,
+    by: &str,
     all: &[ExecutionResult],
     widgets: &Widgets,
     beside: Beside,
@@ -176,7 +177,7 @@ pub(super) fn put(
     repeat_while_others_save(|| {
         let mut round = WriteReport::default();
         let written =
-            transaction::write_running(&notebook, force, &|id| ids.contains(id), |document| {
+            transaction::write_running(&notebook, by, force, &|id| ids.contains(id), |document| {
                 round = WriteReport::default();
                 let mut after = document.clone();
                 for result in all {
@@ -248,7 +249,7 @@ pub(super) struct Update {
 ///
 /// # Errors
 /// The reason why nothing could be written, in words.
-pub(super) fn update(path: &Path, all: &[Update]) -> Result<WriteReport, NotPut> {
+pub(super) fn update(path: &Path, by: &str, all: &[Update]) -> Result<WriteReport, NotPut> {
     let notebook = NotebookFile::of(path).map_err(|error| with_causes(&error))?;
     if let Some(held) = NotPut::by_cell(&notebook) {
         return Err(held);
@@ -256,7 +257,7 @@ pub(super) fn update(path: &Path, all: &[Update]) -> Result<WriteReport, NotPut>
     let begun = Instant::now();
     let mut report = WriteReport::default();
     repeat_while_others_save(|| {
-        let written = transaction::write_running(&notebook, false, &|_| false, |document| {
+        let written = transaction::write_running(&notebook, by, false, &|_| false, |document| {
             let mut after = document.clone();
             for update in all {
                 update.put(&mut after)?;

@@ -5,6 +5,7 @@ mod open_file;
 mod record;
 #[cfg(test)]
 mod tests;
+mod writers;
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
@@ -22,7 +23,10 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use self::messages::{Ability, Answer, DocumentRequest, EditorLine, Incoming, read};
 use self::open_file::OpenFile;
 use self::record::Records;
+use self::writers::{FromWriter, WriterSocket};
+use crate::editing::transaction::{Proposal, ProposalAnswer};
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, PROTOCOL};
+use crate::notebook::Document;
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
 
@@ -38,6 +42,12 @@ const PACE: Duration = Duration::from_secs(1);
 /// How long after a refusal the editor is asked again.
 const AFTER_REFUSAL: Duration = Duration::from_millis(200);
 
+/// How long a writer waits for an editor that does not answer. Each answer renews it.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a writer may take from the editor's answer to the end of its write. Then the editor gets what the file has.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
+
 /// How long `nb` asks for nothing while the editor writes the file.
 const LONGEST_SAVE: Duration = Duration::from_secs(2);
 
@@ -50,6 +60,8 @@ pub async fn serve(
     output: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let (changes, mut changed) = mpsc::channel(MOST_DOCUMENTS);
+    let (writers, mut from_writers) = mpsc::channel(1);
+    let _socket = WriterSocket::bind(writers);
     let mut editor = Editor {
         output,
         name: "an editor".to_owned(),
@@ -73,6 +85,7 @@ pub async fn serve(
                 Some(Err(LinesCodecError::Io(error))) => break Err(error),
             },
             Some(doc) = changed.recv() => editor.read_file(&doc).await,
+            Some(message) = from_writers.recv() => editor.writer(message).await,
             () = editor.due() => editor.timers().await,
             _ = renewal.tick() => {
                 editor.record(true);
@@ -106,11 +119,78 @@ struct OpenDocument {
     again: Option<Instant>,
     /// When a save that does not end is given up.
     save_ends: Option<Instant>,
+    writer: Option<Writer>,
+    /// Whether the editor did not answer when a writer waited for it, and has not answered since.
+    is_slow: bool,
+}
+
+/// A command of `nb` that is about to write the file.
+struct Writer {
+    number: u64,
+    state: WriterState,
+    /// When the state ends.
+    until: Instant,
+}
+
+enum WriterState {
+    /// It waits until the editor has saved, or has what it proposed.
+    Waits(oneshot::Sender<ProposalAnswer>),
+    /// It writes the file.
+    Writes,
 }
 
 impl Drop for OpenDocument {
     fn drop(&mut self) {
         self.watch.abort();
+    }
+}
+
+impl OpenDocument {
+    /// Answers a writer if the editor has what it proposed, or if the file is another one by now.
+    fn answer_writer(&mut self) {
+        let live = &self.file.live;
+        let answer = match self.file.is_proposed() {
+            true if live.has_version() => ProposalAnswer::Go,
+            false if !live.is_saving() => ProposalAnswer::Changed,
+            _ => return,
+        };
+        self.tell_writer(answer);
+    }
+
+    fn tell_writer(&mut self, answer: ProposalAnswer) {
+        let Some(writer) = self
+            .writer
+            .take_if(|it| matches!(it.state, WriterState::Waits(_)))
+        else {
+            return;
+        };
+        if let WriterState::Waits(waits) = writer.state {
+            let _ = waits.send(answer);
+        }
+        if self.file.is_proposed() {
+            self.writer = Some(Writer {
+                state: WriterState::Writes,
+                until: Instant::now() + LONGEST_WRITE,
+                ..writer
+            });
+        }
+    }
+
+    /// Does not wait any longer for an editor that does not answer, or for a writer that does not write.
+    fn give_up_writer(&mut self) {
+        match &self.writer {
+            Some(Writer {
+                state: WriterState::Waits(_),
+                ..
+            }) => {
+                self.is_slow = self.file.is_proposed();
+                self.tell_writer(ProposalAnswer::Go);
+            }
+            _ => {
+                self.writer = None;
+                self.file.forget_proposal();
+            }
+        }
     }
 }
 
@@ -185,6 +265,8 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             watch,
             again: None,
             save_ends: None,
+            writer: None,
+            is_slow: false,
         };
         self.documents.insert(doc.to_owned(), document);
         // The file may have changed before the watch began.
@@ -197,6 +279,15 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         let Some(document) = self.documents.get_mut(doc) else {
             return self.problem(Some(doc), "no such document is open").await;
         };
+        if matches!(
+            event,
+            EditorEvent::Applied { .. } | EditorEvent::Refused { .. }
+        ) {
+            document.is_slow = false;
+            if let Some(writer) = &mut document.writer {
+                writer.until = writer.until.max(Instant::now() + LONGEST_WAIT);
+            }
+        }
         document.file.live.event(event);
         if document.file.live.needs_file() {
             return self.read_file(doc).await;
@@ -224,6 +315,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                     .or_else(|| Some(Instant::now() + LONGEST_SAVE)),
                 false => None,
             };
+            document.answer_writer();
         }
         for request in &requests {
             self.send(&DocumentRequest { doc, request }).await?;
@@ -232,11 +324,87 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         Ok(())
     }
 
+    /// Does what a writer asks for.
+    async fn writer(&mut self, message: FromWriter) -> io::Result<()> {
+        let is_of = |document: &OpenDocument, number: u64| {
+            document
+                .writer
+                .as_ref()
+                .is_some_and(|it| it.number == number)
+        };
+        match message {
+            FromWriter::Proposes {
+                writer,
+                proposal,
+                after,
+                answer,
+            } => self.propose(writer, proposal, after, answer).await,
+            FromWriter::Wrote { writer } => {
+                let mut documents = self.documents.iter_mut();
+                let Some((doc, document)) = documents.find(|(_, it)| is_of(it, writer)) else {
+                    return Ok(());
+                };
+                document.writer = None;
+                document.file.wrote();
+                let doc = doc.clone();
+                self.answer(&doc).await
+            }
+            FromWriter::Gone { writer } => {
+                let mut documents = self.documents.iter_mut();
+                let Some((doc, document)) = documents.find(|(_, it)| is_of(it, writer)) else {
+                    return Ok(());
+                };
+                document.writer = None;
+                document.file.withdraw().await;
+                let doc = doc.clone();
+                self.answer(&doc).await
+            }
+        }
+    }
+
+    async fn propose(
+        &mut self,
+        number: u64,
+        proposal: Proposal,
+        after: Document,
+        answer: oneshot::Sender<ProposalAnswer>,
+    ) -> io::Result<()> {
+        let mut documents = self.documents.iter_mut();
+        let found = documents.find(|(_, it)| it.file.real_path() == proposal.notebook);
+        let Some((doc, document)) = found.filter(|(_, it)| self.can_change && !it.is_slow) else {
+            let _ = answer.send(ProposalAnswer::Go);
+            return Ok(());
+        };
+        let is_saving = document.file.live.is_saving();
+        if !is_saving {
+            document.file.withdraw().await;
+            if document.file.stamp != proposal.before {
+                let _ = answer.send(ProposalAnswer::Changed);
+                let doc = doc.clone();
+                return self.answer(&doc).await;
+            }
+            document.file.propose(after, proposal.by);
+        }
+        document.writer = Some(Writer {
+            number,
+            state: WriterState::Waits(answer),
+            until: match is_saving {
+                true => Instant::now() + LONGEST_SAVE,
+                false => Instant::now() + LONGEST_WAIT,
+            },
+        });
+        let doc = doc.clone();
+        self.answer(&doc).await
+    }
+
     /// Waits until a timer of a document ends.
     async fn due(&self) {
         let times = self.documents.values();
         let next = times
-            .filter_map(|it| it.again.into_iter().chain(it.save_ends).min())
+            .filter_map(|it| {
+                let writer = it.writer.as_ref().map(|writer| writer.until);
+                it.again.into_iter().chain(it.save_ends).chain(writer).min()
+            })
             .min();
         match next {
             Some(next) => tokio::time::sleep_until(next).await,
@@ -258,6 +426,10 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 document.save_ends = None;
                 concerned.push(doc.clone());
             }
+            if document.writer.as_ref().is_some_and(|it| it.until <= now) {
+                document.give_up_writer();
+                concerned.push(doc.clone());
+            }
         }
         for doc in concerned {
             self.read_file(&doc).await?;
@@ -268,7 +440,8 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
     /// Records what is open and what is unsaved: if it has changed, or to renew the record.
     fn record(&mut self, renews: bool) {
         let files = self.documents.values_mut().map(|it| &mut it.file);
-        self.records.write(&self.name, files, renews);
+        let editor = (&*self.name, self.can_change);
+        self.records.write(editor, files, renews);
     }
 
     async fn problem(&mut self, doc: Option<&str>, message: &str) -> io::Result<()> {

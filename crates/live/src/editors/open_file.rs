@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use crate::editing::notebook_file::NotebookFile;
+use crate::editing::transaction::stamp;
 use crate::live::protocol::EditorCell;
 use crate::live::{FileSnapshot, LiveDocument};
 use crate::notebook::Document;
@@ -27,9 +27,12 @@ const RECENT_EVENTS: usize = 50;
 /// A notebook that an editor has open, and its file.
 pub(super) struct OpenFile {
     file: NotebookFile,
-    stamp: String,
+    /// The stamp of the file as it was read last.
+    pub(super) stamp: String,
     /// Who has written the version with this stamp.
     by: String,
+    /// What a writer is about to write.
+    proposed: Option<FileSnapshot>,
     /// When the person began to type what is unsaved.
     since: Option<Timestamp>,
     pub(super) live: LiveDocument,
@@ -62,6 +65,7 @@ impl OpenFile {
                 file,
                 stamp,
                 by,
+                proposed: None,
                 since: None,
                 live,
             })
@@ -78,7 +82,48 @@ impl OpenFile {
         &self.file.project
     }
 
-    /// Reads the file again. While it cannot be read, the last version counts.
+    /// Takes in what a writer is about to write.
+    pub(super) fn propose(&mut self, after: Document, by: String) {
+        let after = FileSnapshot {
+            stamp: stamp(&after),
+            document: after,
+            by,
+        };
+        self.proposed = Some(after.clone());
+        self.live.propose(after);
+    }
+
+    /// Says whether what a writer proposed is still to be written.
+    pub(super) fn is_proposed(&self) -> bool {
+        self.proposed.is_some()
+    }
+
+    /// The file has what was proposed.
+    pub(super) fn wrote(&mut self) {
+        let Some(after) = self.proposed.take() else {
+            return;
+        };
+        self.stamp.clone_from(&after.stamp);
+        self.by.clone_from(&after.by);
+        match self.live.needs_file() {
+            true => self.live.file(after),
+            false => self.live.written(),
+        }
+    }
+
+    /// What was proposed is not written: with the next reading, what the file has counts.
+    pub(super) fn forget_proposal(&mut self) {
+        self.proposed = None;
+    }
+
+    /// Like [`OpenFile::forget_proposal`], and reads the file.
+    pub(super) async fn withdraw(&mut self) {
+        self.forget_proposal();
+        self.read().await;
+    }
+
+    /// Reads the file again. While it cannot be read, the last version counts. What a writer proposed counts until the
+    /// file changes.
     pub(super) async fn read(&mut self) {
         let file = self.file.clone();
         let known = self.stamp.clone();
@@ -94,6 +139,18 @@ impl OpenFile {
             tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
             return;
         };
+        if let Some(after) = &self.proposed {
+            if stamp == after.stamp {
+                return self.wrote();
+            }
+            if stamp == self.stamp {
+                if self.live.needs_file() {
+                    self.live.propose(after.clone());
+                }
+                return;
+            }
+            self.proposed = None;
+        }
         if stamp != self.stamp {
             self.stamp.clone_from(&stamp);
             self.by = by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned());
@@ -134,15 +191,6 @@ fn has_texts(document: &Document, texts: &[String]) -> bool {
             .iter()
             .zip(texts)
             .all(|(cell, text)| cell.source() == *text)
-}
-
-/// Returns the digest of a file's bytes, in hexadecimal digits.
-fn stamp(document: &Document) -> String {
-    let mut digest = Sha256::new();
-    for chunk in document.chunks() {
-        digest.update(chunk);
-    }
-    hex::encode(digest.finalize())
 }
 
 /// Returns who has written a version of the file, according to the journal.

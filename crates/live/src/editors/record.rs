@@ -20,7 +20,7 @@ impl Records {
     /// Writes the records of those projects in which something has changed; of all if `renews`.
     pub(super) fn write<'a>(
         &mut self,
-        editor: &str,
+        (editor, can_change): (&str, bool),
         files: impl Iterator<Item = &'a mut OpenFile>,
         renews: bool,
     ) {
@@ -54,6 +54,7 @@ impl Records {
                 pid_namespace: pid_namespace(),
                 at: Timestamp::now(),
                 editor: editor.to_owned(),
+                can_change,
                 notebooks: notebooks.clone(),
             };
             if let Err(error) = project.write_live_editor(&record) {

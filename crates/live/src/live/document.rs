@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::cell_data::{CellData, Metadata, NotebookData, Results, difference, outputs};
 use super::editor_cells::{CellNames, insert, with_cells};
 use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
 #[cfg(test)]
@@ -80,6 +81,9 @@ enum Change {
         id: String,
     },
     Order(Vec<String>),
+    /// The metadata of a cell, or of the notebook.
+    Metadata(Option<String>, Metadata),
+    Results(String, Results),
 }
 
 /// A conflict as the person sees it.
@@ -96,6 +100,9 @@ pub struct LiveDocument {
     base: Document,
     editor: Document,
     file: FileSnapshot,
+    /// What the editor and the file have besides texts.
+    editor_data: NotebookData,
+    file_data: NotebookData,
     names: CellNames,
     phase: Phase,
     /// The hashes of the texts that each cell had in the editor since the base, the last one last.
@@ -108,8 +115,14 @@ pub struct LiveDocument {
     unknown: HashSet<String>,
     requests: VecDeque<EditorRequest>,
     seq: u64,
+    /// The version of the file that the base is, and the last one that the editor was told of.
+    stamp: String,
     synced: Option<String>,
     save: Save,
+    /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
+    has_saved: bool,
+    /// Whether the file's version is still to be written by a command that waits for the editor.
+    is_proposed: bool,
     /// Whether the file was written, or is to be, since it was read: what is known of it is not merged any more.
     needs_file: bool,
     /// Whether the editor was asked to report its cells, and nothing else is asked until it has.
@@ -150,9 +163,13 @@ impl LiveDocument {
         can_change: bool,
     ) -> Result<Self, DocumentEditError> {
         let (editor, names) = with_cells(&file.document, cells, &CellNames::default())?;
+        let data = NotebookData::of(&file.document);
         let mut live = Self {
             base: editor.clone(),
             editor,
+            editor_data: data.clone(),
+            file_data: data,
+            stamp: file.stamp.clone(),
             file,
             names,
             phase: Phase::Changed,
@@ -164,6 +181,8 @@ impl LiveDocument {
             seq: 0,
             synced: None,
             save: Save::None,
+            has_saved: false,
+            is_proposed: false,
             needs_file: false,
             is_reopening: false,
             can_change,
@@ -217,9 +236,41 @@ impl LiveDocument {
 
     /// Takes in another version of the file.
     pub fn file(&mut self, file: FileSnapshot) {
+        self.take_version(file);
+        self.is_proposed = false;
+        if std::mem::take(&mut self.has_saved) {
+            self.editor_data.clone_from(&self.file_data);
+        }
+        self.take_own_saves();
+    }
+
+    /// Takes in a version that a command of `nb` writes into the file once the editor has it. It is followed by
+    /// [`LiveDocument::written`], or by [`LiveDocument::file`] with what the file has instead.
+    pub fn propose(&mut self, mut file: FileSnapshot) {
+        file.document.adopt_ids(&self.file.document);
+        self.take_version(file);
+        self.is_proposed = true;
+    }
+
+    /// The proposed version is in the file.
+    pub fn written(&mut self) {
+        self.is_proposed = false;
+        if matches!(self.phase, Phase::Settled) {
+            self.say_synced();
+        }
+    }
+
+    /// Says whether the editor has the version of the file, or shows as conflicts what it has not.
+    pub fn has_version(&self) -> bool {
+        matches!(self.phase, Phase::Settled) && !self.needs_file && !self.is_reopening
+    }
+
+    fn take_version(&mut self, file: FileSnapshot) {
+        if file.stamp != self.file.stamp {
+            self.file_data = NotebookData::of(&file.document);
+        }
         self.file = file;
         self.needs_file = false;
-        self.take_own_saves();
         self.changed();
     }
 
@@ -305,6 +356,7 @@ impl LiveDocument {
         if !dirty {
             // The editor may have loaded a version of the file that is not read here yet.
             self.needs_file = true;
+            self.has_saved = true;
             self.base = editor.clone();
             self.texts.clear();
             self.chosen.clear();
@@ -427,6 +479,7 @@ impl LiveDocument {
         };
         let save = std::mem::replace(&mut self.save, Save::None);
         self.needs_file = true;
+        self.has_saved = true;
         let bases = match &mut self.phase {
             Phase::Waiting(batch) => vec![&mut self.base, &mut batch.base],
             _ => vec![&mut self.base],
@@ -469,8 +522,16 @@ impl LiveDocument {
         match &change {
             Change::Set { id, source, .. } => self.remember_text(id, source),
             Change::Insert { new, .. } => self.names.insert(&new.id, &new.id),
-            Change::Remove { id } => self.names.remove(id),
+            Change::Remove { id } => {
+                self.names.remove(id);
+                self.editor_data.cells.remove(id);
+            }
             Change::Order(_) => {}
+            Change::Metadata(None, metadata) => self.editor_data.metadata.clone_from(metadata),
+            Change::Metadata(Some(id), metadata) => {
+                self.data_of(id).metadata.clone_from(metadata);
+            }
+            Change::Results(id, results) => self.data_of(id).results = *results,
         }
         // Of a set the base gets the text that the file had, not what became of it in the merge.
         let change = match change {
@@ -529,9 +590,14 @@ impl LiveDocument {
         }
     }
 
+    fn data_of(&mut self, id: &str) -> &mut CellData {
+        self.editor_data.cells.entry(id.to_owned()).or_default()
+    }
+
     /// Makes the version of the file that the editor now has the base.
     fn rebase(&mut self, base: Document, stamp: String) {
         self.base = base;
+        self.stamp = stamp;
         let bases = &self.base;
         let editor = &self.editor;
         self.texts.retain(|id, texts| {
@@ -546,13 +612,21 @@ impl LiveDocument {
         self.chosen.clear();
         let conflicts = &self.conflicts;
         self.unknown.retain(|id| conflicts.contains_key(id));
-        if self.conflicts.is_empty() && self.synced.as_ref() != Some(&stamp) {
-            self.synced = Some(stamp.clone());
-            if self.save == Save::Asked {
-                self.save = Save::Writing(HashSet::new());
-            }
-            self.requests.push_back(EditorRequest::Synced { stamp });
+        self.say_synced();
+    }
+
+    /// Tells the editor that it has all that the file has.
+    fn say_synced(&mut self) {
+        let is_known = self.synced.as_ref() == Some(&self.stamp);
+        if is_known || self.is_proposed || !self.conflicts.is_empty() {
+            return;
         }
+        self.synced = Some(self.stamp.clone());
+        if self.save == Save::Asked {
+            self.save = Save::Writing(HashSet::new());
+        }
+        let stamp = self.stamp.clone();
+        self.requests.push_back(EditorRequest::Synced { stamp });
     }
 
     /// Recognises what the editor itself has saved: it is not a change by others.
@@ -714,6 +788,7 @@ impl LiveDocument {
             }
             return;
         }
+        self.synced = None;
         self.phase = Phase::Waiting(Box::new(Batch {
             open,
             base,
@@ -912,7 +987,63 @@ impl LiveDocument {
                 },
             );
         }
+        self.ask_for_data(target, &mut open);
         open
+    }
+
+    /// Queues the requests that give the editor what the file has besides texts.
+    fn ask_for_data(&mut self, target: &Document, open: &mut BTreeMap<u64, Change>) {
+        let by = &self.file.by;
+        let mut ask = |request: &dyn Fn(u64) -> EditorRequest, change: Change| {
+            self.seq += 1;
+            self.requests.push_back(request(self.seq));
+            open.insert(self.seq, change);
+        };
+        let before = &self.editor_data.metadata;
+        if let Some((was, metadata)) = difference(before, &self.file_data.metadata) {
+            let request = |seq| EditorRequest::Metadata {
+                seq,
+                cell: None,
+                was: was.clone(),
+                metadata: metadata.clone(),
+                by: by.clone(),
+            };
+            let change = Change::Metadata(None, self.file_data.metadata.clone());
+            ask(&request, change);
+        }
+        let nothing = CellData::default();
+        for cell in self.file.document.cells() {
+            let id = cell.id();
+            let name = self.names.name(id).unwrap_or(id);
+            let Some(now) = self.file_data.cells.get(id) else {
+                continue;
+            };
+            if target.cell_by_id(id).is_none() {
+                continue;
+            }
+            let before = self.editor_data.cells.get(id).unwrap_or(&nothing);
+            if let Some((was, metadata)) = difference(&before.metadata, &now.metadata) {
+                let request = |seq| EditorRequest::Metadata {
+                    seq,
+                    cell: Some(name.to_owned()),
+                    was: was.clone(),
+                    metadata: metadata.clone(),
+                    by: by.clone(),
+                };
+                let change = Change::Metadata(Some(id.to_owned()), now.metadata.clone());
+                ask(&request, change);
+            }
+            if before.results != now.results {
+                let request = |seq| EditorRequest::Outputs {
+                    seq,
+                    cell: name.to_owned(),
+                    outputs: outputs(cell),
+                    execution_count: cell.execution_count(),
+                    by: by.clone(),
+                };
+                ask(&request, Change::Results(id.to_owned(), now.results));
+            }
+        }
     }
 }
 
@@ -957,6 +1088,7 @@ fn apply(document: &mut Document, change: &Change) {
                 }
             }
         }
+        Change::Metadata(..) | Change::Results(..) => {}
     }
 }
 

@@ -6,6 +6,7 @@
 
 use nb_notebook::notebook::CellType;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
@@ -143,6 +144,34 @@ pub enum EditorRequest {
         /// The cells in their new order.
         order: Vec<String>,
         /// Who moved them.
+        by: String,
+    },
+    /// Give metadata other values: each key of `metadata` gets its value, and one that only `was` has is removed.
+    Metadata {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cell; none is the notebook itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cell: Option<String>,
+        /// The keys that get another value or are removed, with their values before.
+        was: Map<String, Value>,
+        /// The keys that are new or get another value.
+        metadata: Map<String, Value>,
+        /// Who wrote it.
+        by: String,
+    },
+    /// Give a code cell the outputs and the execution count of another run. The editor answers at once, and shows them
+    /// when the cell neither waits nor runs and the person is not in it.
+    Outputs {
+        /// The number that the answer names.
+        seq: u64,
+        /// The cell.
+        cell: String,
+        /// The outputs, as a notebook of format 4 has them.
+        outputs: Vec<Value>,
+        /// The execution count.
+        execution_count: Option<u64>,
+        /// Who ran the cell.
         by: String,
     },
     /// Show that a cell has two texts. It stands until [`EditorRequest::Settled`].

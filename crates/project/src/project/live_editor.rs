@@ -34,6 +34,8 @@ pub struct LiveEditor {
     pub at: Timestamp,
     /// The editor's name, for a reader.
     pub editor: String,
+    /// Whether the editor makes the changes that it is asked for.
+    pub can_change: bool,
     /// The open notebooks.
     pub notebooks: Vec<LiveNotebook>,
 }
@@ -123,6 +125,7 @@ mod tests {
             pid_namespace: String::new(),
             at: now,
             editor: "VS Code".into(),
+            can_change: true,
             notebooks: vec![LiveNotebook {
                 notebook: "a.ipynb".into(),
                 since: Some(now),

@@ -128,6 +128,7 @@ fn finish_leftover(
     };
     let mut lost = 0;
     let mode = WriteMode {
+        by: super::NB,
         force: false,
         in_room: false,
         size: SizeRule::New,

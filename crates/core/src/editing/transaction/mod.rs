@@ -1,7 +1,7 @@
 //! The transaction in which `nb` writes a notebook; no other code writes one.
 //!
-//! Under the lock of the notebook's writers: read the file, apply the change, exchange the file with a new
-//! one, and check the file that was swapped out. If another program, which takes no lock, has saved in
+//! Under the lock of the notebook's writers: read the file, apply the change, give it to the editors that have the
+//! notebook open through `nb live`, exchange the file with a new one, and check the file that was swapped out. If another program, which takes no lock, has saved in
 //! between, its save is merged and the file exchanged again, so that no save is lost. The swapped-out file
 //! stays until no process can write into it any more. If a command is killed, the next one finishes its
 //! transaction.
@@ -12,6 +12,7 @@ mod error;
 mod finish;
 mod holders;
 mod leftover;
+mod live_editors;
 mod rename;
 mod sizes;
 mod swap;
@@ -23,12 +24,15 @@ use std::time::Duration;
 
 pub use error::WriteError;
 pub use finish::finish;
+pub(crate) use live_editors::has_open;
+pub use live_editors::{Proposal, ProposalAnswer, WRITTEN, stamp};
 pub use rename::{RenameError, rename};
 pub use touch::settle;
 
 pub use create::create;
 pub(super) use sizes::{SizeRule, Sizes};
 
+use self::live_editors::LiveEditors;
 use self::swap::{SwapResult, SwappedSave, put};
 use self::touch::Saves;
 use super::file_stamp::FileStamp;
@@ -37,6 +41,9 @@ use crate::activity::collaboration;
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::{Conflict, Document, merge};
 use crate::project::{Lock, NotLocked, lock_notebook};
+
+/// The writer of what no actor asked for.
+pub(super) const NB: &str = "nb";
 
 /// How long to wait for another `nb`, whose own waits within a transaction take seconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,7 +73,9 @@ pub struct TransactionResult {
 
 /// How a notebook is written.
 #[derive(Clone, Copy)]
-pub(super) struct WriteMode {
+pub(super) struct WriteMode<'a> {
+    /// Who writes.
+    pub(super) by: &'a str,
     /// Whether the change is made again from another program's save in between, in place of a merge.
     pub(super) force: bool,
     /// Whether the notebook is written although JupyterLab may have it open in a room.
@@ -83,10 +92,12 @@ pub(super) struct WriteMode {
 /// The notebook cannot be read or written, or the change fails.
 pub fn write<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
+    by: &str,
     force: bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     let mode = WriteMode {
+        by,
         force,
         in_room: force,
         size: SizeRule::New,
@@ -100,7 +111,7 @@ pub fn write<E: std::error::Error + 'static>(
 /// As [`write()`].
 pub(super) fn write_with<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
-    mode: WriteMode,
+    mode: WriteMode<'_>,
     change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     write_running_with(notebook, mode, &|_| false, change)
@@ -113,11 +124,13 @@ pub(super) fn write_with<E: std::error::Error + 'static>(
 /// As [`write()`].
 pub(crate) fn write_running<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
+    by: &str,
     force: bool,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
     let mode = WriteMode {
+        by,
         force,
         in_room: force,
         size: SizeRule::OtherThanNow,
@@ -127,7 +140,7 @@ pub(crate) fn write_running<E: std::error::Error + 'static>(
 
 fn write_running_with<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
-    mode: WriteMode,
+    mode: WriteMode<'_>,
     runs: &dyn Fn(&str) -> bool,
     change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -151,7 +164,7 @@ fn write_running_with<E: std::error::Error + 'static>(
 fn write_locked<E: std::error::Error + 'static>(
     notebook: &NotebookFile,
     lock: Option<&Lock>,
-    mode: WriteMode,
+    mode: WriteMode<'_>,
     runs: &dyn Fn(&str) -> bool,
     mut change: impl FnMut(&Document, &Sizes) -> Result<Document, E>,
 ) -> Result<TransactionResult, WriteError<E>> {
@@ -160,6 +173,7 @@ fn write_locked<E: std::error::Error + 'static>(
     let changed = change(&before, &saves.sizes).map_err(WriteError::Change)?;
     let mut attempt = ContendedWrite {
         notebook,
+        editors: LiveEditors::of(notebook),
         runs,
         in_file: before.clone(),
         base: before,
@@ -188,12 +202,16 @@ fn write_locked<E: std::error::Error + 'static>(
             return Err(WriteError::InRoom { notebook, room });
         }
         attempt.resize();
-        let theirs = match put(
-            notebook,
-            &attempt.in_file,
-            &attempt.stamp,
-            &attempt.to_write,
-        ) {
+        let put = match attempt.propose(mode.by) {
+            ProposalAnswer::Go => put(
+                notebook,
+                &attempt.in_file,
+                &attempt.stamp,
+                &attempt.to_write,
+            ),
+            ProposalAnswer::Changed => Ok(SwapResult::Missed),
+        };
+        let theirs = match put {
             Ok(SwapResult::Done { placed, note }) => {
                 attempt.notes.extend(note);
                 attempt.placed(placed);
@@ -223,6 +241,7 @@ fn write_locked<E: std::error::Error + 'static>(
 /// The write of a change into a file that other programs may save at the same moments.
 struct ContendedWrite<'a, E> {
     notebook: &'a NotebookFile,
+    editors: LiveEditors,
     /// The cells that the writer runs.
     runs: &'a dyn Fn(&str) -> bool,
     /// The notebook from which the change was made.
@@ -262,6 +281,12 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
         if !sizes.allows(self.rule, &self.to_write, &self.in_file) {
             self.notes.push(SIZE_NOTE.to_owned());
         }
+    }
+
+    /// Gives the editors that have the notebook open what is to be written.
+    fn propose(&mut self, by: &str) -> ProposalAnswer {
+        self.editors
+            .propose(self.notebook, &self.in_file, &self.to_write, by)
     }
 
     /// Records that the notebook `to_write` is in the file, with this stamp.
@@ -341,6 +366,7 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
     /// Ends the transaction; the notebook `to_write` is in the file.
     fn end(mut self) -> Result<TransactionResult, WriteError<E>> {
         if self.wrote {
+            self.editors.written();
             self.saves.record_write(self.notebook, &self.stamp);
         }
         let now = std::fs::metadata(&self.notebook.real).map(|found| FileStamp::of(&found));

@@ -85,7 +85,10 @@ fn a_link_a_mode_and_attributes_are_kept() {
     std::fs::hard_link(&real, &other_name).unwrap();
 
     let notebook = NotebookFile::of(&link).unwrap();
-    let written = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    let written = write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     assert!(written.wrote && written.conflicts.is_empty());
     assert_eq!(folder.text(), text("1", "two"));
     assert!(link.is_symlink());
@@ -103,7 +106,10 @@ fn a_link_a_mode_and_attributes_are_kept() {
     // If nothing changes, nothing is written: watchers and editors with unsaved changes see
     // nothing.
     let before = std::fs::metadata(&real).unwrap().ino();
-    let written = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    let written = write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     assert!(!written.wrote);
     assert_eq!(std::fs::metadata(&real).unwrap().ino(), before);
     assert!(folder.left().is_empty(), "{:?}", folder.left());
@@ -115,7 +121,7 @@ fn a_save_after_the_read_is_merged() {
     let notebook = folder.notebook();
     for by_moving in [false, true] {
         std::fs::write(folder.path(), text("one", "two")).unwrap();
-        let written = write(&notebook, false, |document| {
+        let written = write(&notebook, "ada", false, |document| {
             if by_moving {
                 let new = folder.temp.path().join("new");
                 std::fs::write(&new, text("one", "2 of theirs")).unwrap();
@@ -133,7 +139,7 @@ fn a_save_after_the_read_is_merged() {
         assert!(written.conflicts.is_empty());
     }
     // Both changed the same line: theirs stays.
-    let written = write(&notebook, false, |document| {
+    let written = write(&notebook, "ada", false, |document| {
         std::fs::write(folder.path(), text("theirs", "two")).unwrap();
         set(document, "aaaa", "mine")
     });
@@ -148,7 +154,7 @@ fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
     let folder = Folder::new();
     let notebook = folder.notebook();
     let mut once = true;
-    let written = write(&notebook, true, |document| {
+    let written = write(&notebook, "ada", true, |document| {
         if std::mem::take(&mut once) {
             std::fs::write(folder.path(), text("theirs", "2")).unwrap();
         }
@@ -158,7 +164,7 @@ fn with_force_the_last_writer_wins_and_what_cannot_be_changed_stays_theirs() {
     assert_eq!(folder.text(), text("mine", "2"));
 
     let gone = text("x", "y").replace("aaaa", "dddd");
-    let written = write(&notebook, true, |document| {
+    let written = write(&notebook, "ada", true, |document| {
         std::fs::write(folder.path(), &gone).unwrap();
         set(document, "aaaa", "mine again")
     });
@@ -203,7 +209,7 @@ fn a_save_into_the_swapped_out_file_is_merged() {
             save(&editor, &text("one", "2 of theirs"));
             drop(editor);
         });
-        let written = write(&notebook, false, |document| {
+        let written = write(&notebook, "ada", false, |document| {
             set(document, "aaaa", "1 of mine")
         });
         saves.join().unwrap();
@@ -220,7 +226,7 @@ fn a_save_after_the_command_is_merged_by_the_next_one() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let editor = open(&path);
-    let written = write(&notebook, false, |document| {
+    let written = write(&notebook, "ada", false, |document| {
         set(document, "aaaa", "1 of mine")
     })
     .unwrap();
@@ -242,7 +248,7 @@ fn a_save_after_the_command_is_merged_by_the_next_one() {
     // It saves again and closes the file; the next command is one that writes.
     save(&editor, &text("one", "2 again"));
     drop(editor);
-    let written = write(&notebook, false, |document| {
+    let written = write(&notebook, "ada", false, |document| {
         set(document, "aaaa", "1 again")
     })
     .unwrap();
@@ -265,7 +271,10 @@ fn incomplete_and_conflicting_saves_are_moved_to_the_trash() {
         std::fs::read_to_string(&note[at..]).unwrap()
     };
     let editor = open(&path);
-    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     editor.set_len(10).unwrap();
     drop(editor);
     let notes = finish(&notebook);
@@ -273,8 +282,14 @@ fn incomplete_and_conflicting_saves_are_moved_to_the_trash() {
     assert_eq!(folder.text(), text("1", "two"));
 
     let editor = open(&path);
-    write(&notebook, false, |document| set(document, "aaaa", "11")).unwrap();
-    write(&notebook, false, |document| set(document, "bbbb", "22")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "11")
+    })
+    .unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "bbbb", "22")
+    })
+    .unwrap();
     save(&editor, &text("theirs", "two"));
     drop(editor);
     // The thread that touches the notebook holds its lock for a moment.
@@ -293,7 +308,10 @@ fn a_save_that_goes_on_without_the_lock_is_left_alone() {
     let (document, stamp) = notebook.read_stamped().unwrap();
     let living = leftover::Leftover::prepare(&notebook, &document, &stamp);
     std::fs::write(&living.path, "half").unwrap();
-    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     assert!(finish(&notebook).is_empty());
     assert_eq!(folder.left().len(), 2, "{:?}", folder.left());
     // The living command ends.
@@ -307,10 +325,13 @@ fn a_file_that_cannot_be_written_stays_and_the_error_says_why() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     std::fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-    let error = write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap_err();
+    let error = write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap_err();
     assert!(matches!(error, WriteError::ReadOnly { .. }), "{error}");
     std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    let error = write(&notebook, false, |document| {
+    let error = write(&notebook, "ada", false, |document| {
         std::fs::remove_file(&path).unwrap();
         set(document, "aaaa", "1")
     });
@@ -327,7 +348,7 @@ fn a_write_beside_continuous_saves_fails_in_the_end() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
     let mut count = 0;
-    let error = write(&notebook, true, |document| {
+    let error = write(&notebook, "ada", true, |document| {
         count += 1;
         std::fs::write(&path, text("theirs", &"x".repeat(count))).unwrap();
         set(document, "aaaa", "mine")
@@ -401,7 +422,10 @@ fn touched(path: &PathBuf, before: &FileStamp) -> FileStamp {
 fn an_edit_for_which_no_size_is_free_says_so() {
     let folder = Folder::new();
     let (notebook, path) = (folder.notebook(), folder.path());
-    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     settle();
     let stamp = FileStamp::of(&std::fs::metadata(&path).unwrap());
     let lock = crate::project::lock_notebook(&path, LOCK_TIMEOUT).unwrap();
@@ -411,11 +435,14 @@ fn an_edit_for_which_no_size_is_free_says_so() {
     }
     saves.record_write(&notebook, &stamp);
     drop(lock);
-    let written = write(&notebook, false, |document| set(document, "aaaa", "2")).unwrap();
+    let written = write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "2")
+    })
+    .unwrap();
     assert_eq!(written.notes, [SIZE_NOTE]);
     // A recorder need not avoid these sizes.
     let runs_none = |_: &str| false;
-    let written = write_running(&notebook, false, &runs_none, |document| {
+    let written = write_running(&notebook, "ada", false, &runs_none, |document| {
         set(document, "aaaa", "3")
     });
     assert!(written.unwrap().notes.is_empty());
@@ -429,7 +456,10 @@ fn a_write_close_to_a_save_touches_the_file_once_more() {
     let stamp = || FileStamp::of(&std::fs::metadata(&path).unwrap());
     // A save before the write.
     std::fs::write(&path, text("one", "saved")).unwrap();
-    write(&notebook, false, |document| set(document, "aaaa", "1")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "1")
+    })
+    .unwrap();
     let placed = stamp();
     let now = touched(&path, &placed);
     assert!(now.content().1 > placed.content().1, "it is not touched");
@@ -437,7 +467,7 @@ fn a_write_close_to_a_save_touches_the_file_once_more() {
     // A save during the write.
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
     open(&path).set_modified(old).unwrap();
-    let written = write(&notebook, false, |document| {
+    let written = write(&notebook, "ada", false, |document| {
         std::fs::write(&path, text("1", "saved again")).unwrap();
         set(document, "aaaa", "11")
     });
@@ -448,7 +478,10 @@ fn a_write_close_to_a_save_touches_the_file_once_more() {
     // A save long ago, and `nb`'s own consecutive writes, do not count as close saves.
     open(&path).set_modified(old).unwrap();
     for source in ["2", "3"] {
-        write(&notebook, false, |document| set(document, "aaaa", source)).unwrap();
+        write(&notebook, "ada", false, |document| {
+            set(document, "aaaa", source)
+        })
+        .unwrap();
         let placed = stamp();
         assert!(placed.agrees(&touched(&path, &placed)));
     }
@@ -461,7 +494,10 @@ fn a_touched_file_counts_as_the_killed_commands_file() {
     let (notebook, path) = (folder.notebook(), folder.path());
     let editor = open(&path);
     save(&editor, &text("one", "saved"));
-    write(&notebook, false, |document| set(document, "aaaa", "mine")).unwrap();
+    write(&notebook, "ada", false, |document| {
+        set(document, "aaaa", "mine")
+    })
+    .unwrap();
     touch::settle();
     // A save into the swapped-out file, which is the older file but has the newer time.
     save(&editor, &text("theirs", "saved"));

@@ -136,7 +136,7 @@ pub async fn write(
     };
     let begun: Vec<usize> = all.iter().map(|it| it.at).collect();
     let put = tokio::task::spawn_blocking(move || {
-        into_notebook::put(&path, &all, &outputs.widgets, beside)
+        into_notebook::put(&path, &job.by, &all, &outputs.widgets, beside)
     });
     let put = put
         .await

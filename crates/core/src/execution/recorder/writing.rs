@@ -1,7 +1,7 @@
 //! Writes a job's outputs into the notebook: seldom while it runs, and always at its end.
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -13,6 +13,8 @@ use super::held::{RELOAD, is_in_room};
 use super::salvage::asked_again;
 use super::state::Recorder;
 use crate::activity::participants::joined_to;
+use crate::editing::notebook_file::NotebookFile;
+use crate::editing::transaction;
 use crate::execution::flush::{ask_to_write, holders};
 use crate::execution::into_notebook::{self, Beside, ExecutionResult, Hold, NotPut};
 use crate::project::displays::Displays;
@@ -29,6 +31,11 @@ impl Recorder<'_> {
             tokio::time::sleep(gaps.next()).await;
             if let Some(left) = self.may_return() {
                 tokio::time::sleep(left).await;
+            }
+            let path = self.job.borrow().path.clone();
+            if is_open_in_editor(path).await {
+                // Each write replaces the cell there, in which the person may be.
+                continue;
             }
             let mut wrote = self.write().await;
             let session = self.job.borrow().session.clone();
@@ -114,6 +121,7 @@ impl Recorder<'_> {
         let begun = Instant::now();
         // The recorder goes on receiving the kernel's messages.
         let (project, key) = (self.project.clone(), self.job.borrow().notebook.clone());
+        let by = self.job.borrow().by.clone();
         let put = async {
             if let Some(mut held) = self.may_be_reloading() {
                 if is_in_room(&path).await {
@@ -122,8 +130,9 @@ impl Recorder<'_> {
                 return Err(held);
             }
             let put = tokio::task::spawn_blocking(move || {
-                let put =
-                    |path: &Path| into_notebook::put(path, &results, &widgets, Beside::Nothing);
+                let put = |path: &Path| {
+                    into_notebook::put(path, &by, &results, &widgets, Beside::Nothing)
+                };
                 put(&path).or_else(|error| match project.current_path(&path, &key) {
                     // It was moved in the meantime.
                     now if now != path => put(&now),
@@ -241,7 +250,9 @@ impl Recorder<'_> {
         let mut wrote = WriteFacts::default();
         for (path, updates) in updates {
             let name = path.display().to_string();
-            let put = tokio::task::spawn_blocking(move || into_notebook::update(&path, &updates));
+            let by = self.job.borrow().by.clone();
+            let put = move || into_notebook::update(&path, &by, &updates);
+            let put = tokio::task::spawn_blocking(put);
             let put = put.await;
             match put.unwrap_or_else(|error| Err(error.to_string().into())) {
                 Ok(put) => {
@@ -330,4 +341,10 @@ impl Recorder<'_> {
         let settings = self.project.settings().unwrap_or_default();
         settings.return_time().saturating_sub(age)
     }
+}
+
+/// Says whether an editor has a notebook open that gets what is written before it is written.
+async fn is_open_in_editor(path: PathBuf) -> bool {
+    let looks = move || NotebookFile::of(&path).is_ok_and(|it| transaction::has_open(&it));
+    tokio::task::spawn_blocking(looks).await.unwrap_or(false)
 }

@@ -390,6 +390,15 @@ pub fn socket_folder(variables: &dyn Variables) -> Result<PathBuf, Vec<(PathBuf,
     Err(tried)
 }
 
+/// Returns the paths at which the `nb live` with this pid may listen for other commands of this user, in folders that only
+/// this user can enter.
+pub fn live_sockets(pid: u32, variables: &dyn Variables) -> impl Iterator<Item = PathBuf> {
+    let folders = socket_folders(variables).into_iter();
+    folders
+        .filter(|folder| folder.is_dir() && private_folder(folder).is_ok())
+        .map(move |folder| folder.join(format!("live-{pid}")))
+}
+
 /// Makes a folder that only this user can enter, or checks that an existing one is such a folder.
 ///
 /// In `/tmp` another user may have made it before, as a link or as their own folder.

@@ -109,6 +109,13 @@ impl Process {
         editor.is_current(Timestamp::now()) && (!is_here || process.is_alive())
     }
 
+    /// Says whether the `nb live` of a record runs on this machine, outside other containers.
+    pub fn is_live_editor_here(editor: &LiveEditor) -> bool {
+        editor.boot_id == boot_id()
+            && editor.pid_namespace == pid_namespace()
+            && Self::is_live_editor(editor)
+    }
+
     /// Returns whether this very process is alive; a zombie is not.
     pub fn is_alive(&self) -> bool {
         self.boot_id == boot_id() && platform::start_time(self.pid) == Some(self.start_time)

@@ -20,7 +20,9 @@ pub(super) fn reached(branch: &'static str) {
 }
 
 /// The branches that the worlds must reach, so that their checks mean something.
-const BRANCHES: [&str; 15] = [
+const BRANCHES: [&str; 19] = [
+    "a change that is not written",
+    "a change that is written",
     "a choice is outdated",
     "a conflict is over",
     "a conflict is shown",
@@ -29,8 +31,10 @@ const BRANCHES: [&str; 15] = [
     "an own save",
     "both are kept",
     "inserted",
+    "metadata",
     "moved",
     "open again",
+    "outputs",
     "refused, another text",
     "refused, the person types",
     "removed",

@@ -11,7 +11,7 @@ use super::reached;
 use crate::live::document::in_order;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
 use crate::live::{FileSnapshot, LiveDocument};
-use crate::notebook::{CellType, Document, NewCell};
+use crate::notebook::{CellExecution, CellType, Document, Json, NewCell};
 
 /// One step of a world; the numbers choose an editor, a cell, a line.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,11 @@ pub(super) enum Step {
     FileInsert(u8),
     FileRemove(u8),
     FileMove(u8, u8),
+    FileRun(u8),
+    FileTag(u8),
+    Propose(u8, u8),
+    EndProposal(bool),
+    Run(u8, u8),
     NoticeFile(u8),
     Save(u8),
     Overwrite(u8),
@@ -50,6 +55,11 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => n().prop_map(Step::FileInsert),
         1 => n().prop_map(Step::FileRemove),
         1 => (n(), n()).prop_map(|(c, to)| Step::FileMove(c, to)),
+        2 => n().prop_map(Step::FileRun),
+        1 => n().prop_map(Step::FileTag),
+        3 => (n(), n()).prop_map(|(c, l)| Step::Propose(c, l)),
+        3 => proptest::bool::weighted(0.7).prop_map(Step::EndProposal),
+        1 => (n(), n()).prop_map(|(e, c)| Step::Run(e, c)),
         5 => n().prop_map(Step::NoticeFile),
         3 => n().prop_map(Step::Save),
         1 => n().prop_map(Step::Overwrite),
@@ -63,6 +73,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 struct Editor {
     cells: Vec<EditorCell>,
+    /// The execution count and the tag of each cell that has one, by the cell's name.
+    data: BTreeMap<String, CellData>,
     /// The cells whose text `nb` does not know yet.
     unreported: BTreeSet<String>,
     live: LiveDocument,
@@ -75,9 +87,27 @@ struct Editor {
     conflicts: BTreeMap<String, String>,
 }
 
+/// What a cell has besides its text.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct CellData {
+    count: Option<u64>,
+    tag: Option<u64>,
+}
+
+/// A version that a command of `nb` writes once the editors have it.
+struct Proposal {
+    after: Document,
+    number: u64,
+    /// The version from which it was made.
+    before: u64,
+}
+
 pub(super) struct World {
     file: Document,
+    /// The file's version, and how many versions there were.
     version: u64,
+    versions: u64,
+    proposal: Option<Proposal>,
     editors: Vec<Editor>,
     words: u64,
     /// The words that must be somewhere.
@@ -110,6 +140,33 @@ pub(super) fn cells_of(document: &Document, prefix: &str) -> Vec<EditorCell> {
         .collect()
 }
 
+fn put_data(document: &mut Document, at: usize, count: Option<u64>, tag: Option<u64>) {
+    if let Some(count) = count {
+        let output = format!(r#"{{"output_type":"stream","name":"stdout","text":"{count}"}}"#);
+        let run = CellExecution {
+            outputs: vec![Json::parse(&output).unwrap()],
+            execution_count: Some(count),
+            times: None,
+        };
+        document.set_execution(at, &run).unwrap();
+    }
+    if let Some(tag) = tag {
+        let tag = Json::parse(&tag.to_string()).unwrap();
+        document.set_metadata(at, &["tag"], &tag).unwrap();
+    }
+}
+
+fn data_of(document: &Document) -> Vec<CellData> {
+    let number = |json: Json| json.text().parse().unwrap();
+    let cells = document.cells().iter();
+    cells
+        .map(|cell| CellData {
+            count: cell.execution_count(),
+            tag: cell.metadata(&["tag"]).map(number),
+        })
+        .collect()
+}
+
 fn sources(document: &Document) -> Vec<String> {
     let cells = document.cells().iter();
     cells.map(|cell| cell.source().into_owned()).collect()
@@ -131,6 +188,7 @@ impl World {
             let live = LiveDocument::open(&cells, false, version(&file, 0), true).unwrap();
             Editor {
                 cells,
+                data: BTreeMap::new(),
                 unreported: BTreeSet::new(),
                 live,
                 to_nb: VecDeque::new(),
@@ -144,6 +202,8 @@ impl World {
         Self {
             file,
             version: 0,
+            versions: 0,
+            proposal: None,
             editors: editors.into(),
             words: 0,
             kept: kept.into(),
@@ -200,7 +260,7 @@ impl World {
                     let word = self.word();
                     let text = with_line(&self.file.cells()[at].source(), line, &word);
                     self.file.set_source(at, &text).unwrap();
-                    self.version += 1;
+                    self.is_written();
                 }
             }
             Step::FileInsert(at) => {
@@ -213,7 +273,7 @@ impl World {
                     metadata: None,
                 };
                 self.file.insert(at, &new).unwrap();
-                self.version += 1;
+                self.is_written();
             }
             Step::FileRemove(c) => {
                 if !self.file.cells().is_empty() {
@@ -223,7 +283,7 @@ impl World {
                     self.forget(&text);
                     self.forget_cell(Some(&id));
                     self.file.remove(at).unwrap();
-                    self.version += 1;
+                    self.is_written();
                 }
             }
             Step::FileMove(c, to) => {
@@ -231,8 +291,31 @@ impl World {
                 if count > 0 {
                     let (from, to) = (usize::from(c) % count, usize::from(to) % count);
                     self.file.move_cell(from, to).unwrap();
-                    self.version += 1;
+                    self.is_written();
                 }
+            }
+            Step::FileRun(c) => {
+                self.end_saves();
+                if let Some(at) = self.cell_of_file(c) {
+                    self.words += 1;
+                    put_data(&mut self.file, at, Some(self.words), None);
+                    self.is_written();
+                }
+            }
+            Step::FileTag(c) => {
+                self.end_saves();
+                if let Some(at) = self.cell_of_file(c) {
+                    self.words += 1;
+                    put_data(&mut self.file, at, None, Some(self.words));
+                    self.is_written();
+                }
+            }
+            Step::Propose(c, line) => self.propose(c, line),
+            Step::EndProposal(is_written) => self.end_proposal(is_written),
+            Step::Run(e, c) => {
+                self.words += 1;
+                let count = self.words;
+                self.editors[of(e)].run(c, count);
             }
             Step::NoticeFile(e) => self.notice(of(e)),
             Step::Save(e) => self.save(of(e), false),
@@ -276,10 +359,94 @@ impl World {
         }
     }
 
+    fn cell_of_file(&self, number: u8) -> Option<usize> {
+        usize::from(number).checked_rem(self.file.cells().len())
+    }
+
+    fn is_written(&mut self) {
+        self.versions += 1;
+        self.version = self.versions;
+    }
+
+    /// Delivers what editors have saved: of what is written in the milliseconds before that, besides texts, it is not known
+    /// who wrote it.
+    fn end_saves(&mut self) {
+        for at in 0..self.editors.len() {
+            let is_saved = |event: &EditorEvent| matches!(event, EditorEvent::Saved { .. });
+            while self.editors[at].to_nb.iter().any(is_saved) {
+                self.deliver(at);
+            }
+            self.notice(at);
+        }
+    }
+
+    /// A command of `nb` tells the editors of a change before it writes it.
+    fn propose(&mut self, cell: u8, line: u8) {
+        let (None, Some(at)) = (&self.proposal, self.cell_of_file(cell)) else {
+            return;
+        };
+        self.end_saves();
+        self.words += 1;
+        let word = format!("w{}", self.words);
+        let mut after = self.file.clone();
+        let text = with_line(&after.cells()[at].source(), line, &word);
+        after.set_source(at, &text).unwrap();
+        put_data(&mut after, at, Some(self.words), Some(self.words));
+        self.versions += 1;
+        let proposal = Proposal {
+            after,
+            number: self.versions,
+            before: self.version,
+        };
+        for editor in &mut self.editors {
+            editor
+                .live
+                .propose(version(&proposal.after, proposal.number));
+            editor.pump();
+        }
+        self.proposal = Some(proposal);
+    }
+
+    /// The command writes the file, if it is still the one that it has read, or fails.
+    fn end_proposal(&mut self, is_written: bool) {
+        let Some(proposal) = self.proposal.take() else {
+            return;
+        };
+        let is_written = is_written && proposal.before == self.version;
+        if !is_written {
+            reached("a change that is not written");
+            for editor in 0..self.editors.len() {
+                self.notice(editor);
+            }
+            return;
+        }
+        reached("a change that is written");
+        for word in sources(&proposal.after).iter().flat_map(|it| words(it)) {
+            if !sources(&self.file)
+                .iter()
+                .flat_map(|it| words(it))
+                .any(|it| it == word)
+            {
+                self.kept.insert(word);
+            }
+        }
+        (self.file, self.version) = (proposal.after, proposal.number);
+        for editor in &mut self.editors {
+            editor.live.written();
+            editor.pump();
+        }
+    }
+
     fn notice(&mut self, editor: usize) {
-        let file = version(&self.file, self.version);
         let editor = &mut self.editors[editor];
-        editor.live.file(file);
+        match &self.proposal {
+            Some(proposal) if proposal.before == self.version => {
+                editor
+                    .live
+                    .propose(version(&proposal.after, proposal.number));
+            }
+            _ => editor.live.file(version(&self.file, self.version)),
+        }
         editor.pump();
     }
 
@@ -293,6 +460,7 @@ impl World {
 
     /// Saves an editor's cells: if the file is the one that the editor has, or over any version.
     fn save(&mut self, editor: usize, overwrites: bool) {
+        self.end_saves();
         self.editors[editor].report();
         self.editors[editor].give_ids();
         self.editors[editor].to_nb.push_back(EditorEvent::Saving);
@@ -321,10 +489,14 @@ impl World {
                 metadata: None,
             };
             saved.insert(at, &new).unwrap();
+            if let Some(data) = editor.data.get(&cell.cell) {
+                put_data(&mut saved, at, data.count, data.tag);
+            }
         }
         let kept: BTreeSet<String> = sources(&saved).iter().flat_map(|it| words(it)).collect();
         self.file = saved;
-        self.version += 1;
+        self.versions += 1;
+        self.version = self.versions;
         editor.seen = self.version;
         editor.is_dirty = false;
         let order = editor.cells.iter().map(|it| it.cell.clone()).collect();
@@ -382,6 +554,7 @@ impl World {
 
     /// Delivers everything, settles all conflicts, saves, and compares.
     fn end(mut self) {
+        self.end_proposal(false);
         for round in 0..200 {
             for at in 0..self.editors.len() {
                 self.editors[at].report();
@@ -399,24 +572,30 @@ impl World {
                     self.choose(at, 2);
                     continue;
                 }
-                if self.editors[at].texts() != sources(&self.file) {
+                if !self.has_file(at) {
                     self.save(at, false);
                 }
             }
-            let is_quiet = |editor: &Editor| {
+            let is_quiet = |at: usize| {
+                let editor = &self.editors[at];
                 editor.to_nb.is_empty()
                     && editor.to_editor.is_empty()
                     && editor.conflicts.is_empty()
-                    && editor.texts() == sources(&self.file)
+                    && self.has_file(at)
             };
-            if self.editors.iter().all(is_quiet) {
+            if (0..self.editors.len()).all(is_quiet) {
                 break;
             }
             assert!(
                 round < 199,
-                "no rest: file {:?}, editors {:?}",
+                "no rest: file {:?} {:?}, editors {:?} {:?}",
                 sources(&self.file),
-                self.texts()
+                data_of(&self.file),
+                self.texts(),
+                self.editors
+                    .iter()
+                    .map(Editor::all_data)
+                    .collect::<Vec<_>>(),
             );
         }
         let mut found: HashMap<String, usize> = HashMap::new();
@@ -433,6 +612,12 @@ impl World {
         for (word, count) in found {
             assert_eq!(count, 1, "{word} is there twice: {:?}", sources(&self.file));
         }
+    }
+
+    /// Says whether an editor has the cells of the file.
+    fn has_file(&self, editor: usize) -> bool {
+        let editor = &self.editors[editor];
+        editor.texts() == sources(&self.file) && editor.all_data() == data_of(&self.file)
     }
 
     fn texts(&self) -> Vec<Vec<String>> {
@@ -457,6 +642,22 @@ pub(super) fn version(file: &Document, version: u64) -> FileSnapshot {
 impl Editor {
     fn texts(&self) -> Vec<String> {
         self.cells.iter().map(|cell| cell.source.clone()).collect()
+    }
+
+    /// Returns what each cell has besides its text.
+    fn all_data(&self) -> Vec<CellData> {
+        let cells = self.cells.iter();
+        cells
+            .map(|it| self.data.get(&it.cell).cloned().unwrap_or_default())
+            .collect()
+    }
+
+    fn run(&mut self, cell: u8, count: u64) {
+        let at = usize::from(cell).checked_rem(self.cells.len());
+        if let Some(cell) = at.and_then(|at| self.cells.get(at)) {
+            self.data.entry(cell.cell.clone()).or_default().count = Some(count);
+            self.is_dirty = true;
+        }
     }
 
     fn type_line(&mut self, cell: u8, line: u8, word: &str) {
@@ -611,6 +812,34 @@ impl Editor {
                 EditorEvent::Applied { seq }
             }
             EditorRequest::Order { seq, .. } => refused(seq, None, types),
+            EditorRequest::Metadata {
+                seq,
+                cell: Some(cell),
+                metadata,
+                ..
+            } if self.cells.iter().any(|it| it.cell == cell) && !types => {
+                reached("metadata");
+                let tag = metadata.get("tag").and_then(serde_json::Value::as_u64);
+                self.data.entry(cell).or_default().tag = tag;
+                self.is_dirty = true;
+                EditorEvent::Applied { seq }
+            }
+            EditorRequest::Outputs {
+                seq,
+                cell,
+                outputs,
+                execution_count,
+                ..
+            } if self.cells.iter().any(|it| it.cell == cell) => {
+                reached("outputs");
+                assert_eq!(outputs.len(), usize::from(execution_count.is_some()));
+                self.data.entry(cell).or_default().count = execution_count;
+                self.is_dirty = true;
+                EditorEvent::Applied { seq }
+            }
+            EditorRequest::Metadata { seq, .. } | EditorRequest::Outputs { seq, .. } => {
+                refused(seq, None, types)
+            }
             EditorRequest::Conflict { cell, theirs, .. } => {
                 reached("a conflict is shown");
                 if self.cells.iter().any(|it| it.cell == cell) {

@@ -1,0 +1,163 @@
+//! The editors that have a notebook open through `nb live` and make changes: they get a change before it is written.
+//!
+//! An editor without unsaved changes loads its file anew when that is written, and what a person types meanwhile may be
+//! lost. One that already has the change does not need to.
+//!
+//! Each `nb live` listens on a socket in a folder that only this user can enter. A writer sends one line of JSON
+//! ([`Proposal`]) and the bytes of the notebook. `nb live` answers with a line once the editor has the change, or if it
+//! does not answer in time. Then the writer writes the file and says so. If the connection ends before that, `nb live`
+//! takes the change back.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::editing::notebook_file::NotebookFile;
+use crate::kernel::process::Process;
+use crate::kernel::process::connection::live_sockets;
+use crate::kernel::variables::ProcessVariables;
+use crate::notebook::Document;
+
+/// How long a writer waits for an answer. `nb live` itself waits for its editor for a second, and for the end of a save
+/// for two.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How many times in a row `nb live` may say that the file is another one, before the change is written without it.
+const MOST_CHANGES: u32 = 5;
+
+/// The line with which a writer begins. The bytes of the new notebook follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The real path of the notebook's file.
+    pub notebook: PathBuf,
+    /// The SHA-256 of the file's bytes from which the change was made, in hexadecimal digits.
+    pub before: String,
+    /// The number of bytes of the new notebook.
+    pub bytes: u64,
+    /// Who writes.
+    pub by: String,
+}
+
+/// The answer to a proposal, a word in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProposalAnswer {
+    /// The file can be written: the editor has the change, or is not waited for.
+    Go,
+    /// The file is another one by now: the change is to be made again.
+    Changed,
+}
+
+/// The line with which a writer says that the file has the new notebook.
+pub const WRITTEN: &str = "written";
+
+/// The connections to the editors that have a notebook open.
+pub(super) struct LiveEditors {
+    connections: Vec<BufReader<UnixStream>>,
+    changes: u32,
+}
+
+/// Says whether an editor that makes changes has a notebook open.
+pub(crate) fn has_open(notebook: &NotebookFile) -> bool {
+    processes(notebook).next().is_some()
+}
+
+/// Returns the pids of the `nb live` whose editors have a notebook open.
+fn processes(notebook: &NotebookFile) -> impl Iterator<Item = u32> {
+    let editors = notebook.project.live_editors().into_iter();
+    let of_this = editors.filter(|editor| {
+        editor.can_change
+            && editor
+                .notebooks
+                .iter()
+                .any(|it| it.notebook == notebook.key)
+            && Process::is_live_editor_here(editor)
+    });
+    of_this.map(|editor| editor.pid)
+}
+
+impl LiveEditors {
+    /// Connects to the editors that have a notebook open.
+    pub(super) fn of(notebook: &NotebookFile) -> Self {
+        let connections = processes(notebook).filter_map(|pid| {
+            let mut sockets = live_sockets(pid, &ProcessVariables);
+            let stream = sockets.find_map(|socket| UnixStream::connect(socket).ok())?;
+            stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+            stream.set_write_timeout(Some(TIMEOUT)).ok()?;
+            Some(BufReader::new(stream))
+        });
+        Self {
+            connections: connections.collect(),
+            changes: 0,
+        }
+    }
+
+    /// Gives the editors what is to be written, and waits until each has it or is not waited for.
+    pub(super) fn propose(
+        &mut self,
+        notebook: &NotebookFile,
+        before: &Document,
+        after: &Document,
+        by: &str,
+    ) -> ProposalAnswer {
+        if self.connections.is_empty() {
+            return ProposalAnswer::Go;
+        }
+        let proposal = Proposal {
+            notebook: notebook.real.clone(),
+            before: stamp(before),
+            bytes: after.chunks().map(|chunk| chunk.len() as u64).sum(),
+            by: by.to_owned(),
+        };
+        self.connections
+            .retain_mut(|connection| send(connection.get_mut(), &proposal, after).is_ok());
+        let mut has_changed = false;
+        // One that does not answer is not asked again, and not told that the file is written: it reads the file.
+        self.connections.retain_mut(|connection| {
+            let answer = answer(connection);
+            has_changed |= matches!(answer, Ok(ProposalAnswer::Changed));
+            answer.is_ok()
+        });
+        self.changes += u32::from(has_changed);
+        match has_changed && self.changes < MOST_CHANGES {
+            true => ProposalAnswer::Changed,
+            false => ProposalAnswer::Go,
+        }
+    }
+
+    /// Tells the editors that the file has what was proposed last.
+    pub(super) fn written(&mut self) {
+        for connection in &mut self.connections {
+            let _ = writeln!(connection.get_mut(), "{WRITTEN}");
+        }
+    }
+}
+
+fn send(stream: &mut UnixStream, proposal: &Proposal, after: &Document) -> io::Result<()> {
+    let mut line = serde_json::to_vec(proposal)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    for chunk in after.chunks() {
+        stream.write_all(chunk)?;
+    }
+    Ok(())
+}
+
+fn answer(connection: &mut BufReader<UnixStream>) -> io::Result<ProposalAnswer> {
+    let mut line = String::new();
+    connection.read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Returns the SHA-256 of a notebook's bytes, in hexadecimal digits.
+pub fn stamp(notebook: &Document) -> String {
+    let mut digest = Sha256::new();
+    for chunk in notebook.chunks() {
+        digest.update(chunk);
+    }
+    hex::encode(digest.finalize())
+}
