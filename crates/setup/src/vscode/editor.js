@@ -30,11 +30,13 @@ const SAVES = 2000;
 const EARLY = 1;
 
 /**
- * @typedef {{ by: string, base?: string, mine: string, theirs: string }} Conflict
+ * @typedef {{ by: string, theirs: string }} Conflict
  * @typedef {import('./live').Answer} Answer
+ * @typedef {{ doc: string, notebook: vscode.NotebookDocument, cell?: vscode.NotebookCell, message: any }} Request
  */
 
 const APPLIED = /** @type {const} */ ({ applied: true });
+const REFUSED = /** @type {const} */ ({ applied: false });
 
 class Editor {
   /**
@@ -80,7 +82,9 @@ class Editor {
       }),
       workspace.onDidSaveNotebookDocument(notebook => {
         const doc = docOf(notebook);
-        this.clean.delete(doc);
+        // What is held is to be saved, too.
+        if (this.isHeld(doc)) this.clean.add(doc);
+        else this.clean.delete(doc);
         this.saves.get(doc)?.();
         void this.live?.saved(doc);
       }),
@@ -114,22 +118,8 @@ class Editor {
     const program = this.host.program();
     if (this.open.has(doc) || !program) return;
     this.open.set(doc, notebook);
-    if (this.live) {
-      this.live.open(doc);
-      return;
-    }
-    this.live = new Live(program, os.homedir(), {
-      documents: () => {
-        this.conflicts.clear();
-        return [...this.open.keys()];
-      },
-      describe: each => this.describe(each),
-      request: (each, message) => this.request(each, message),
-      tell: (each, message) => this.told(each, message),
-      changed: each => this.clean.delete(each),
-      says: this.host.says,
-    });
-    this.live.start();
+    this.live?.open(doc);
+    this.live ??= new Live(program, os.homedir(), this).start();
   }
 
   /** @param {vscode.NotebookDocumentChangeEvent} event */
@@ -149,6 +139,22 @@ class Editor {
   }
 
   // ---- What is reported
+
+  /** The connection is new: what was told before is told again. */
+  documents() {
+    this.conflicts.clear();
+    return [...this.open.keys()];
+  }
+
+  /** The person has changed something. @param {string} doc */
+  changed(doc) {
+    this.clean.delete(doc);
+  }
+
+  /** @param {string} text */
+  says(text) {
+    this.host.says(text);
+  }
 
   /** @param {string} doc */
   describe(doc) {
@@ -176,27 +182,23 @@ class Editor {
   /** @param {string} doc @param {any} message @returns {Promise<Answer>} */
   async request(doc, message) {
     const notebook = this.open.get(doc);
-    if (!notebook || notebook.isClosed) return { applied: false };
+    if (!notebook || notebook.isClosed) return REFUSED;
     if (!notebook.isDirty) this.clean.add(doc);
-    const cell = this.cellOf(doc, message.cell);
+    const request = { doc, notebook, cell: this.cellOf(doc, message.cell), message };
     switch (message.type) {
-      case 'set': return this.set(cell, message);
-      case 'insert': return this.insert(notebook, cell, message);
-      case 'remove': return this.remove(notebook, cell, message);
-      case 'order': return this.order(notebook, message);
-      case 'metadata': return this.metadata(notebook, cell, message);
-      case 'outputs':
-        this.held.set(`${doc}\n${message.cell}`, { doc, message, isLate: false });
-        this.release();
-        this.host.marks();
-        return APPLIED;
-      default: return { applied: false };
+      case 'set': return this.set(request);
+      case 'insert': return this.insert(request);
+      case 'remove': return this.remove(request);
+      case 'order': return this.order(request);
+      case 'metadata': return this.metadata(request);
+      case 'outputs': return this.outputs(request);
+      default: return REFUSED;
     }
   }
 
-  /** @param {vscode.NotebookCell | undefined} cell @param {any} message @returns {Promise<Answer>} */
-  async set(cell, { was, source }) {
-    if (!cell) return { applied: false };
+  /** @param {Request} request @returns {Promise<Answer>} */
+  async set({ cell, message: { was, source } }) {
+    if (!cell) return REFUSED;
     const has = textOf(cell);
     if (has === source) return APPLIED;
     if (has !== was) return { applied: false, source: has };
@@ -207,13 +209,8 @@ class Editor {
     return await vscode.workspace.applyEdit(edit) ? APPLIED : { applied: false, source: textOf(cell) };
   }
 
-  /**
-   * @param {vscode.NotebookDocument} notebook
-   * @param {vscode.NotebookCell | undefined} cell
-   * @param {any} message
-   * @returns {Promise<Answer>}
-   */
-  async insert(notebook, cell, { cell: name, after, id, cell_type: type, source }) {
+  /** @param {Request} request @returns {Promise<Answer>} */
+  async insert({ notebook, cell, message: { cell: name, after, id, cell_type: type, source } }) {
     const cells = notebook.getCells();
     // VS Code may have loaded the file first.
     const there = cell ?? cells.find(each => id !== undefined && idOf(each.metadata) === id);
@@ -222,7 +219,7 @@ class Editor {
       return APPLIED;
     }
     const before = cells.find(each => this.names.get(each) === after);
-    if (after !== null && after !== undefined && !before) return { applied: false };
+    if (after !== null && after !== undefined && !before) return REFUSED;
     const { Code, Markup } = vscode.NotebookCellKind;
     const code = cells.find(each => typeOf(each) === 'code')?.document.languageId ?? languageOf(notebook.metadata);
     const language = { code, markdown: 'markdown', raw: 'raw' }[/** @type {'code'} */ (type)];
@@ -234,13 +231,8 @@ class Editor {
     return this.replaces(notebook, before ? before.index + 1 : 0, 0, data, name);
   }
 
-  /**
-   * @param {vscode.NotebookDocument} notebook
-   * @param {vscode.NotebookCell | undefined} cell
-   * @param {any} message
-   * @returns {Promise<Answer>}
-   */
-  async remove(notebook, cell, { was }) {
+  /** @param {Request} request @returns {Promise<Answer>} */
+  async remove({ notebook, cell, message: { was } }) {
     if (!cell) return APPLIED;
     const source = textOf(cell);
     const isTyped = isEdited(cell) && Date.now() - this.typedAt < TYPES;
@@ -250,25 +242,21 @@ class Editor {
 
   /**
    * Moves cells, one after the other, round those that wait, run, or hold the cursor.
-   * @param {vscode.NotebookDocument} notebook @param {any} message @returns {Promise<Answer>}
+   * @param {Request} request @returns {Promise<Answer>}
    */
-  async order(notebook, { order }) {
+  async order({ notebook, message: { order } }) {
     const names = notebook.getCells().map(each => this.name(each));
     const wanted = inOrder(names, order);
-    const staying = stays(names.map(each => wanted.indexOf(each)), at => {
-      const cell = notebook.cellAt(at);
-      return this.isBusy(cell) || isEdited(cell);
-    });
-    if (!staying) return { applied: false };
-    const moved = wanted.filter(each => !staying.has(names.indexOf(each)));
-    for (const name of moved) {
+    const staying = stays(names.map(each => wanted.indexOf(each)), at => !this.isFree(notebook.cellAt(at)));
+    if (!staying) return REFUSED;
+    for (const name of wanted.filter(each => !staying.has(names.indexOf(each)))) {
       const cells = notebook.getCells();
       const cell = cells.find(each => this.names.get(each) === name);
       // Behind the one that it is to follow: those before it are in their places.
       const before = wanted[wanted.indexOf(name) - 1];
       const at = cells.findIndex(each => this.names.get(each) === before) + 1;
       if (!cell || at === cell.index || (before !== undefined && !at)) continue;
-      if (this.isBusy(cell) || isEdited(cell)) return { applied: false };
+      if (!this.isFree(cell)) return REFUSED;
       const place = at > cell.index ? at - 1 : at;
       const answer = await this.replaces(notebook, cell.index, 1, dataOf(cell), name, place);
       if (!answer.applied) return answer;
@@ -276,25 +264,19 @@ class Editor {
     return APPLIED;
   }
 
-  /**
-   * @param {vscode.NotebookDocument} notebook
-   * @param {vscode.NotebookCell | undefined} cell
-   * @param {any} message
-   * @returns {Promise<Answer>}
-   */
-  async metadata(notebook, cell, { cell: name, was, metadata }) {
-    if (name !== undefined && !cell) return { applied: false };
+  /** @param {Request} request @returns {Promise<Answer>} */
+  async metadata({ notebook, cell, message: { cell: name, was, metadata } }) {
+    if (name !== undefined && !cell) return REFUSED;
     const has = cell ? withCount(cell) : notebook.metadata;
     const next = { ...has.metadata };
-    for (const key of new Set([...Object.keys(was ?? {}), ...Object.keys(metadata ?? {})])) {
-      if (JSON.stringify(was?.[key]) === JSON.stringify(metadata?.[key])) continue;
-      if (metadata?.[key] === undefined) delete next[key];
-      else next[key] = metadata[key];
+    for (const key of Object.keys(was)) if (!(key in metadata)) delete next[key];
+    for (const [key, value] of Object.entries(metadata)) {
+      if (JSON.stringify(was[key]) !== JSON.stringify(value)) next[key] = value;
     }
     const now = { ...has, metadata: next };
     const { updateCellMetadata, updateNotebookMetadata } = vscode.NotebookEdit;
     const isDone = await edits(notebook, [cell ? updateCellMetadata(cell.index, now) : updateNotebookMetadata(now)]);
-    return isDone ? APPLIED : { applied: false };
+    return isDone ? APPLIED : REFUSED;
   }
 
   /**
@@ -322,14 +304,14 @@ class Editor {
     const removed = before.slice(at, at + count);
     const above = before[at - 1];
     const first = count ? removed[0].index : above ? above.index + 1 : 0;
-    if (first < 0) return { applied: false };
+    if (first < 0) return REFUSED;
     const list = data ? [data] : [];
     const { insertCells, replaceCells } = vscode.NotebookEdit;
     const range = new vscode.NotebookRange(first, first + count);
     const all = place === at
       ? [replaceCells(range, list)]
       : [replaceCells(range, []), insertCells(place > at ? place + count : place, list)];
-    if (!await edits(notebook, all)) return { applied: false };
+    if (!await edits(notebook, all)) return REFUSED;
     const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
     if (made && name !== undefined) this.names.set(made, name);
     const now = mine && (removed.includes(mine) ? made?.index : mine.index);
@@ -339,10 +321,7 @@ class Editor {
 
   // ---- Outputs of others' runs
 
-  /**
-   * Whether a request of the person waits for a cell or runs it, as far as VS Code shows that.
-   * @param {vscode.NotebookCell} cell
-   */
+  /** Whether the person's request waits for a cell or runs it, as far as VS Code shows that. @param {vscode.NotebookCell} cell */
   isBusy(cell) {
     const seen = this.busy.get(cell);
     if (seen === undefined) return false;
@@ -350,24 +329,53 @@ class Editor {
     return idle === undefined || Date.now() - Math.max(seen, idle) < DOUBT;
   }
 
-  /** Shows held outputs in the cells that neither wait nor run nor hold the cursor. */
+  /** @param {vscode.NotebookCell} cell */
+  isFree(cell) {
+    return !this.isBusy(cell) && !isEdited(cell);
+  }
+
+  /**
+   * Shows outputs, or holds them until the cell neither waits nor runs nor holds the cursor: then it only gets the number of
+   * the run, so that the tab has unsaved changes and VS Code does not load the file.
+   * @param {Request} request @returns {Promise<Answer>}
+   */
+  async outputs({ doc, cell, message }) {
+    if (!cell) return REFUSED;
+    const key = `${doc}\n${message.cell}`;
+    if (this.isFree(cell)) {
+      this.held.delete(key);
+      return this.shows(cell, message);
+    }
+    const metadata = { ...cell.metadata, execution_count: message.execution_count };
+    if (!await edits(cell.notebook, [vscode.NotebookEdit.updateCellMetadata(cell.index, metadata)])) return REFUSED;
+    this.held.set(key, { doc, message, isLate: false });
+    this.release();
+    this.host.marks();
+    return APPLIED;
+  }
+
+  /** Shows what is held and can be shown now. */
   release() {
     clearTimeout(this.again);
     for (const [key, held] of this.held) {
-      const find = () => this.cellOf(held.doc, held.message.cell);
-      const isFree = (/** @type {vscode.NotebookCell | undefined} */ cell) => !cell || !(this.isBusy(cell) || isEdited(cell));
-      if (!isFree(find())) continue;
-      void this.live?.turn(held.doc, async () => {
-        const cell = find();
-        if (this.held.get(key) !== held || !isFree(cell)) return;
-        const isClean = cell?.notebook.isDirty === false;
-        if (cell && !await this.shows(cell, held.message)) return;
-        this.held.delete(key);
+      const { doc, message } = held;
+      const isThere = () => this.held.get(key) === held;
+      const now = this.cellOf(doc, message.cell);
+      if (now && !this.isFree(now)) continue;
+      void this.live?.turn(doc, async () => {
+        const cell = this.cellOf(doc, message.cell);
+        if (!isThere() || (cell && (!this.isFree(cell) || !(await this.shows(cell, message)).applied))) return;
+        if (isThere()) this.held.delete(key);
         this.host.marks();
-        if (held.isLate && isClean && !this.live?.report(held.doc)) void cell.notebook.save();
+        if (held.isLate) this.saveClean(doc);
       });
     }
     if (this.held.size) this.again = setTimeout(() => this.release(), AGAIN);
+  }
+
+  /** Whether outputs for a document are held. @param {string} doc */
+  isHeld(doc) {
+    return [...this.held.values()].some(held => held.doc === doc);
   }
 
   /** Gives a cell the outputs of another run. @param {vscode.NotebookCell} cell @param {any} message */
@@ -376,7 +384,7 @@ class Editor {
     data.outputs = outputs.map(outputOf);
     data.metadata = { ...data.metadata, execution_count: count };
     data.executionSummary = count ? { executionOrder: count } : {};
-    return (await this.replaces(cell.notebook, cell.index, 1, data, name)).applied;
+    return this.replaces(cell.notebook, cell.index, 1, data, name);
   }
 
   /** Who has run a cell whose outputs are held. @param {vscode.NotebookCell} cell @returns {string | undefined} */
@@ -387,7 +395,7 @@ class Editor {
   // ---- What `nb` tells
 
   /** @param {string} doc @param {any} message */
-  told(doc, message) {
+  tell(doc, message) {
     const conflicts = this.conflicts.get(doc) ?? new Map();
     if (message.type === 'conflict') {
       this.conflicts.set(doc, conflicts.set(message.cell, message));
@@ -395,10 +403,16 @@ class Editor {
       conflicts.delete(message.cell);
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
-      const isUnchanged = this.clean.has(doc) && !this.live?.report(doc);
-      if (isUnchanged && this.clean.delete(doc)) void this.open.get(doc)?.save();
+      this.saveClean(doc);
     }
     this.host.marks();
+  }
+
+  /** Saves what others wrote, if the person has changed nothing since the last save. @param {string} doc */
+  saveClean(doc) {
+    if (!this.clean.has(doc) || this.isHeld(doc) || this.live?.report(doc)) return;
+    this.clean.delete(doc);
+    void this.open.get(doc)?.save();
   }
 
   /** @param {vscode.NotebookCell} cell */

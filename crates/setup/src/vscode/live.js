@@ -86,12 +86,12 @@ class Live {
     this.known = new Map();
     this.process = new Process(program, ['live', '--stdio'], folder, {
       begun: () => {
-        for (const doc of [...this.known.keys()]) this.forget(doc);
         this.process.send({ type: 'initialize', editor: 'VS Code', can: ['change'] });
         for (const doc of host.documents()) this.open(doc);
       },
       message: message => this.take(message),
       ended: (why, code) => {
+        for (const doc of [...this.known.keys()]) this.forget(doc);
         const isOld = code === UNKNOWN_COMMAND;
         host.says(isOld ? 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved' : why);
         return !isOld;
@@ -101,6 +101,7 @@ class Live {
 
   start() {
     this.process.start();
+    return this;
   }
 
   stop() {
