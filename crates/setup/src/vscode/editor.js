@@ -70,12 +70,25 @@ class Editor {
     this.saves = new Map();
     /** @type {Map<string, string>} */
     this.texts = new Map();
+    // The cell in which the person last set the cursor or typed, until another one is selected. VS Code tells of no Escape.
+    /** @type {vscode.TextDocument | undefined} */
+    this.edited = undefined;
+    /** @type {vscode.TextDocument | undefined} the cell whose text is being set */
+    this.setting = undefined;
     this.typedAt = 0;
     const { workspace } = vscode;
     this.subscriptions = [
       workspace.onDidChangeNotebookDocument(event => this.changes(event)),
       workspace.onDidChangeTextDocument(({ document }) => {
-        if (document === vscode.window.activeTextEditor?.document) this.typedAt = Date.now();
+        if (document === vscode.window.activeTextEditor?.document) this.enters(document);
+      }),
+      vscode.window.onDidChangeTextEditorSelection(({ textEditor: { document }, kind }) => {
+        // By a key or the mouse.
+        if (kind === 1 || kind === 2) this.enters(document);
+      }),
+      vscode.window.onDidChangeNotebookEditorSelection(({ notebookEditor: { notebook }, selections }) => {
+        const at = notebook.getCells().find(each => this.isEdited(each))?.index ?? -1;
+        if (at >= 0 && !selections.some(({ start, end }) => start <= at && at < end)) this.leaves();
       }),
       workspace.onWillSaveNotebookDocument(event => {
         if (this.open.has(docOf(event.notebook))) event.waitUntil(this.beforeSave(event.notebook));
@@ -95,10 +108,11 @@ class Editor {
         for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
         this.live?.closed(doc);
       }),
-      vscode.window.onDidChangeActiveTextEditor(() => this.release()),
+      vscode.window.onDidChangeActiveTextEditor(editor => editor?.document !== this.edited && this.leaves()),
       workspace.registerTextDocumentContentProvider(SCHEME, {
         provideTextDocumentContent: uri => this.texts.get(String(uri)) ?? '',
       }),
+      vscode.commands.registerCommand('nb.outputs', () => this.leaves()),
       ...['mine', 'theirs', 'both', 'difference'].map(choice => vscode.commands.registerCommand(
         `nb.conflict.${choice}`, (/** @type {vscode.NotebookCell | undefined} */ cell) => this.chooses(choice, cell),
       )),
@@ -120,6 +134,23 @@ class Editor {
     this.open.set(doc, notebook);
     this.live?.open(doc);
     this.live ??= new Live(program, os.homedir(), this).start();
+  }
+
+  /** @param {vscode.TextDocument} document */
+  enters(document) {
+    if (document === this.setting) return;
+    this.edited = document;
+    this.typedAt = Date.now();
+  }
+
+  leaves() {
+    this.edited = undefined;
+    this.release();
+  }
+
+  /** Whether the cursor is in a cell. @param {vscode.NotebookCell} cell */
+  isEdited(cell) {
+    return cell.document === this.edited;
   }
 
   /** @param {vscode.NotebookDocumentChangeEvent} event */
@@ -205,8 +236,11 @@ class Editor {
     const { start, end, text } = difference(has, source);
     const edit = new vscode.WorkspaceEdit();
     edit.replace(cell.document.uri, new vscode.Range(positionIn(has, start), positionIn(has, end)), text);
+    this.setting = cell.document;
     // It is not done if a key came meanwhile.
-    return await vscode.workspace.applyEdit(edit) ? APPLIED : { applied: false, source: textOf(cell) };
+    const isDone = await vscode.workspace.applyEdit(edit);
+    this.setting = undefined;
+    return isDone ? APPLIED : { applied: false, source: textOf(cell) };
   }
 
   /** @param {Request} request @returns {Promise<Answer>} */
@@ -235,7 +269,7 @@ class Editor {
   async remove({ notebook, cell, message: { was } }) {
     if (!cell) return APPLIED;
     const source = textOf(cell);
-    const isTyped = isEdited(cell) && Date.now() - this.typedAt < TYPES;
+    const isTyped = this.isEdited(cell) && Date.now() - this.typedAt < TYPES;
     if (source !== was || isTyped || this.isBusy(cell)) return { applied: false, source };
     return this.replaces(notebook, cell.index, 1);
   }
@@ -292,8 +326,8 @@ class Editor {
   async replaces(notebook, at, count, data, name, place = at) {
     const editor = vscode.window.visibleNotebookEditors.find(each => each.notebook === notebook);
     const before = notebook.getCells();
-    const mine = before.find(isEdited) ?? (editor && before[editor.selection.start]);
-    if (editor && mine && isEdited(mine) && Math.min(at, place) <= mine.index) {
+    const mine = before.find(each => this.isEdited(each)) ?? (editor && before[editor.selection.start]);
+    if (editor && mine && this.isEdited(mine) && Math.min(at, place) <= mine.index) {
       const last = Math.max(0, ...editor.visibleRanges.map(range => range.end));
       if (mine.index + 2 >= last) {
         editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), vscode.NotebookEditorRevealType.InCenter);
@@ -331,7 +365,7 @@ class Editor {
 
   /** @param {vscode.NotebookCell} cell */
   isFree(cell) {
-    return !this.isBusy(cell) && !isEdited(cell);
+    return !this.isBusy(cell) && !this.isEdited(cell);
   }
 
   /**
@@ -426,7 +460,7 @@ class Editor {
    */
   async chooses(choice, named) {
     const active = vscode.window.activeNotebookEditor;
-    const cell = named ?? active?.notebook.getCells().find(isEdited) ?? active?.notebook.cellAt(active.selection.start);
+    const cell = named ?? active?.notebook.cellAt(active.selection.start);
     const conflict = cell && this.conflictOf(cell);
     if (!conflict) return;
     if (choice !== 'difference') {
@@ -499,9 +533,6 @@ const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');
 
 /** @param {number} ms */
 const sleep = ms => new Promise(resolve => { setTimeout(resolve, ms); });
-
-/** Whether the cursor is in a cell. @param {vscode.NotebookCell} cell */
-const isEdited = cell => vscode.window.activeTextEditor?.document === cell.document;
 
 /** @param {string} text @param {number} offset */
 function positionIn(text, offset) {

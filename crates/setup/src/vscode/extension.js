@@ -94,7 +94,7 @@ class Extension {
     this.isDisposed = true;
     clearTimeout(this.expiry);
     clearInterval(this.search);
-    for (const project of this.projects.values()) project.dispose();
+    for (const { process: events } of this.projects.values()) events.stop(true);
   }
 
   /** Writes a line into the output channel. @param {string} text */
@@ -104,7 +104,7 @@ class Extension {
 
   /** Finds the projects of the workspace and of the open notebooks. */
   begin() {
-    for (const project of this.projects.values()) project.dispose();
+    for (const { process: events } of this.projects.values()) events.stop(true);
     this.projects.clear();
     for (const folder of vscode.workspace.workspaceFolders ?? []) {
       if (folder.uri.scheme === 'file') this.find(path.join(folder.uri.fsPath, 'notebook.ipynb'));
@@ -150,7 +150,7 @@ class Extension {
       says: text => this.says(text),
     });
     this.projects.set(root, project);
-    project.start();
+    project.process.start();
     for (const open of vscode.workspace.notebookDocuments) {
       if (this.projectOf(open) === project) this.editor.opened(open);
     }
@@ -244,8 +244,8 @@ class Extension {
     }
     const held = this.editor.heldBy(cell);
     if (held !== undefined) {
-      const why = 'The outputs appear here when you leave the cell, and no run of yours waits for it';
-      return [item(`$(sparkle) ${who(held)} ran this · outputs follow`, 'nb.log', why)];
+      const why = 'Show the outputs now, unless a run of yours waits for the cell. Else they follow when you leave it';
+      return [item(`$(sparkle) ${who(held)} ran this · outputs follow`, 'nb.outputs', why)];
     }
     const project = this.projectOf(cell.notebook);
     const id = idOf(cell.metadata);

@@ -3,8 +3,8 @@
 
 const path = require('node:path');
 const { Activity } = require('./activity');
-const { Follower } = require('./follower');
-const { run } = require('./nb');
+const { ACTOR, run } = require('./nb');
+const { Process } = require('./process');
 
 class Project {
   /**
@@ -19,26 +19,30 @@ class Project {
     this.activity = new Activity();
     this.isLooking = false;
     this.looksAgain = false;
-    this.follower = new Follower(program, root, {
-      begun: () => void this.look(),
-      event: event => {
-        if (this.activity.take(event, Date.now()) || (event.event === 'done' && this.isLooking)) void this.look();
-        listener.changed(this);
+    let hasBegun = false;
+    let said = '';
+    // The events of the project.
+    this.process = new Process(program, ['--as', ACTOR, 'events', '--json'], root, {
+      begun: () => { [hasBegun, said] = [false, '']; },
+      message: found => {
+        if (found.event) {
+          if (this.activity.take(found, Date.now()) || (found.event === 'done' && this.isLooking)) void this.look();
+          listener.changed(this);
+        } else if (found.from && !hasBegun) {
+          hasBegun = true;
+          this.process.works();
+          void this.look();
+        } else if (found.error?.message) {
+          said = String(found.error.message);
+        }
       },
       ended: why => {
         this.activity.lose();
-        listener.says(`${root}: ${why}`);
+        listener.says(`${root}: ${said || why}`);
         listener.changed(this);
+        return true;
       },
     });
-  }
-
-  start() {
-    this.follower.start();
-  }
-
-  dispose() {
-    this.follower.stop();
   }
 
   /** The key of a notebook in this project. @param {string} notebook */
