@@ -7,6 +7,7 @@ const { EventEmitter } = require('node:events');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
+const { PassThrough } = require('node:stream');
 
 const { main } = require('./vscode');
 const editor = require('./vscode_stand_in');
@@ -32,7 +33,7 @@ Module._load = (name, parent, ...rest) => {
 const processes = {
   spawn(program, words) {
     const child = new EventEmitter();
-    for (const name of ['stdout', 'stderr']) child[name] = Object.assign(new EventEmitter(), { setEncoding() {} });
+    for (const name of ['stdout', 'stderr']) child[name] = new PassThrough();
     child.stdin = Object.assign(new EventEmitter(), { write: line => world.hears(JSON.parse(line)), end() {} });
     child.kill = () => {};
     if (words.includes('live')) {
@@ -40,7 +41,7 @@ const processes = {
       return child;
     }
     world.follower = child;
-    setTimeout(() => (world.hasEvents ? child.stdout.emit('data', '{"from":"now"}\n') : child.emit('close', 1)), 10);
+    setTimeout(() => (world.hasEvents ? child.stdout.write('{"from":"now"}\n') : child.emit('close', 1)), 10);
     return child;
   },
   execFile(program, words, options, done) {
@@ -121,7 +122,7 @@ class World {
   // An event of the journal.
   event(event, by, fields) {
     const line = JSON.stringify({ event, by, session: FILE, notebook: FILE, at: new Date().toISOString(), ...fields });
-    setTimeout(() => this.follower?.stdout.emit('data', `${line}\n`), 20);
+    setTimeout(() => this.follower?.stdout.write(`${line}\n`), 20);
   }
 
   // Runs code when all that was sent before has ended: no end is reported until then.
@@ -161,7 +162,7 @@ class World {
     this.asked.get(message.seq)?.(message);
   }
 
-  tells(message) { this.live.stdout.emit('data', `${JSON.stringify({ doc: String(this.notebook.uri), ...message })}\n`); }
+  tells(message) { this.live.stdout.write(`${JSON.stringify({ doc: String(this.notebook.uri), ...message })}\n`); }
 
   // Asks the editor for a change; its answer.
   asks(type, fields) {
@@ -484,12 +485,12 @@ const parts = {
     const answers = Promise.all([
       world.asks('set', { cell: world.names.one, was: 'one', source: 'ONE' }),
       world.asks('set', { cell: world.names.two, was: 'two', source: 'TWO' }),
-      world.asks('set', { cell: world.names.six, was: 'six', source: 'SIX' }),
+      world.asks('set', { cell: world.names.six, was: 'six', source: 'SIX\u2028' }),
     ]);
     await pass(10);
     notebook.type(1, 'two 2');
     await pass(300);
-    notebook.type(5, 'SIX 6');
+    notebook.type(5, 'SIX\u2028 6');
     await done(answers);
     const doc = String(notebook.uri);
     await pass(1000);
@@ -498,7 +499,7 @@ const parts = {
       { type: 'refused', doc, seq: 1, source: 'one 1' },
       { type: 'refused', doc, seq: 2, source: 'two 2' },
       { type: 'applied', doc, seq: 3 },
-      { type: 'text', doc, cell: world.names.six, source: 'SIX 6' },
+      { type: 'text', doc, cell: world.names.six, source: 'SIX\u2028 6' },
     ]);
     // Metadata: only what differs.
     notebook.cells[0].metadata = { ...notebook.cells[0].metadata, metadata: { mine: 1, tags: ['a'], gone: true } };

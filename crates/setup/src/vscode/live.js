@@ -11,9 +11,6 @@ const MOST = 1000;
 const BEFORE_SAVE = 1500;
 const LONGEST_SAVE = 2000;
 
-// The longest line, in characters.
-const LINE = 64 * 1024 * 1024;
-
 // The exit code of an `nb` that does not know the command.
 const UNKNOWN_COMMAND = 2;
 
@@ -96,7 +93,7 @@ class Live {
         host.says(isOld ? 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved' : why);
         return !isOld;
       },
-    }, LINE);
+    });
   }
 
   start() {

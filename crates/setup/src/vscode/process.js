@@ -7,40 +7,8 @@ const { spawn } = require('node:child_process');
 const FIRST = 1000;
 const LONGEST = 60_000;
 
-// The longest line that is read, in characters; a longer one is skipped.
-const LINE = 4 * 1024 * 1024;
-
 /** The pause after so many failed starts in a row. @param {number} failures */
 const pause = failures => Math.min(FIRST * 2 ** failures, LONGEST);
-
-/** Lines from pieces of text, with a bound on their length. */
-class Lines {
-  /** @param {number} [longest] */
-  constructor(longest = LINE) {
-    this.longest = longest;
-    this.rest = '';
-    this.skips = false;
-  }
-
-  /** The lines that this piece completes. @param {string} text @returns {string[]} */
-  take(text) {
-    const parts = text.split('\n');
-    const lines = [];
-    for (const [at, part] of parts.entries()) {
-      if (this.rest.length + part.length > this.longest) {
-        this.rest = '';
-        this.skips = true;
-      } else if (!this.skips) {
-        this.rest += part;
-      }
-      if (at === parts.length - 1) break;
-      if (!this.skips && this.rest) lines.push(this.rest);
-      this.rest = '';
-      this.skips = false;
-    }
-    return lines;
-  }
-}
 
 class Process {
   /**
@@ -52,14 +20,12 @@ class Process {
    *   message: (message: any) => void,
    *   ended: (why: string, code: number | null) => boolean,
    * }} listener `ended` returns whether the command is begun again
-   * @param {number} [longest] the longest line, in characters
    */
-  constructor(program, words, folder, listener, longest = LINE) {
+  constructor(program, words, folder, listener) {
     this.program = program;
     this.words = words;
     this.folder = folder;
     this.listener = listener;
-    this.longest = longest;
     this.failures = 0;
     this.isStopped = false;
     /** @type {import('node:child_process').ChildProcess | undefined} */
@@ -70,16 +36,17 @@ class Process {
 
   start() {
     if (this.isStopped || this.child) return;
-    const lines = new Lines(this.longest);
     let said = '';
     const child = spawn(this.program, this.words, { cwd: this.folder, stdio: 'pipe' });
     this.child = child;
+    // Node's readline takes U+2028 for the end of a line, too.
+    let rest = '';
     child.stdout.setEncoding('utf8');
     child.stdout.on('data', text => {
-      for (const line of lines.take(text)) {
-        const found = parsed(line);
-        if (found && !this.isStopped) this.listener.message(found);
-      }
+      const lines = text.split('\n');
+      lines[0] = rest + lines[0];
+      rest = lines.pop();
+      for (const found of lines.map(parsed)) if (found && !this.isStopped) this.listener.message(found);
     });
     child.stderr.setEncoding('utf8');
     child.stderr.on('data', text => { said = `${said}${text}`.slice(-2000); });
@@ -128,4 +95,4 @@ function parsed(line) {
   }
 }
 
-module.exports = { Lines, Process, pause };
+module.exports = { Process, pause };
