@@ -29,6 +29,14 @@ pub(super) async fn bind(
     connection: &ConnectionInfo,
     handler: Rc<dyn EndpointHandler>,
 ) -> anyhow::Result<KernelEndpoint> {
+    bind_within(PATIENCE, connection, handler).await
+}
+
+async fn bind_within(
+    patience: Duration,
+    connection: &ConnectionInfo,
+    handler: Rc<dyn EndpointHandler>,
+) -> anyhow::Result<KernelEndpoint> {
     let router = SocketLimits {
         outbox_bytes: 256 << 20,
         max_unauthenticated_message: UNAUTHENTICATED_BYTES,
@@ -44,7 +52,7 @@ pub(super) async fn bind(
         },
         spill: spill(),
     };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     loop {
         match KernelEndpoint::bind(connection, limits.clone(), handler.clone()) {
             Ok(endpoint) => return Ok(endpoint),
@@ -108,26 +116,24 @@ mod tests {
         (connection, TcpListener::bind((address, 20001)).unwrap())
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_port_that_is_taken_for_a_moment_is_waited_for() {
         let (connection, holder) = taken("127.93.11.1");
-        let frees = async {
-            tokio::time::sleep(PATIENCE / 2).await;
-            drop(holder);
-        };
+        // It is polled once the port was found to be taken.
+        let frees = async { drop(holder) };
         let local = tokio::task::LocalSet::new();
-        let both = async { tokio::join!(bind(&connection, Rc::new(NoHandler)), frees).0 };
-        local.run_until(both).await.unwrap();
+        let both = async { tokio::join!(biased; bind(&connection, Rc::new(NoHandler)), frees).0 };
+        assert!(local.run_until(both).await.is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_port_that_stays_taken_is_named() {
         let (connection, _holder) = taken("127.93.11.2");
         let local = tokio::task::LocalSet::new();
-        let error = local
-            .run_until(bind(&connection, Rc::new(NoHandler)))
-            .await
-            .unwrap_err();
+        let bound = bind_within(Duration::ZERO, &connection, Rc::new(NoHandler));
+        let Err(error) = local.run_until(bound).await else {
+            panic!("it is bound");
+        };
         let text = error.to_string();
         assert!(
             text.contains("the shell port tcp://127.93.11.2:20001"),

@@ -357,3 +357,48 @@ fn outputs_and_metadata_reach_the_editor_too() {
     });
     expect(&mut editor, &tag, tags);
 }
+
+#[test]
+fn the_outputs_of_a_run_reach_the_editor_once_at_its_end() {
+    let world = World::opened();
+    let code = "import time\nfor number in range(3):\n    print(number)\n    time.sleep(0.4)";
+    nb(&world, ["--as", "claude", "insert", "t.ipynb", code]).ended(0);
+    let path = world.project().join("t.ipynb");
+    let before: Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("read it")).expect("it is JSON");
+    let mut editor = Editor::start(&world, &["change"], path);
+    let id = &before["cells"][0]["id"];
+    let cells = json!([{"cell": "e1", "id": id, "cell_type": "code", "source": code}]);
+    editor.event(json!({
+        "type": "open", "notebook": editor.notebook, "cells": cells, "dirty": false,
+    }));
+    assert_eq!(editor.next()["type"], "synced");
+    let mut command = world.nb();
+    command.args(["--as", "claude", "exec", "t.ipynb", "0"]);
+    let mut agent = command
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("start nb exec");
+    let mut outputs = Vec::new();
+    loop {
+        let message = editor.next();
+        if message["type"] == "synced" {
+            break;
+        }
+        editor.event(json!({"type": "applied", "seq": message["seq"]}));
+        if message["type"] == "outputs" {
+            assert!(
+                !text(&editor).contains("stdout"),
+                "the file has them already"
+            );
+            outputs.push(message);
+        }
+    }
+    assert!(agent.wait().expect("nb exec ends").success());
+    let [outputs] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(outputs["execution_count"], 1);
+    assert_eq!(outputs["outputs"][0]["text"], json!(["0\n", "1\n", "2\n"]));
+    assert!(text(&editor).contains("stdout"));
+}

@@ -113,8 +113,8 @@ fn each_answer_has_the_fields_that_its_schema_says() {
     }
     let entries = std::fs::read_dir(&folder).expect("list the schemas");
     let existing = entries.map(|entry| entry.expect("an entry").file_name());
-    let existing: BTreeSet<_> = existing
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect();
+    let existing = existing.map(|name| name.to_string_lossy().into_owned());
+    // Those of the live protocol are written by the tests of its crate.
+    let existing: BTreeSet<_> = existing.filter(|name| !name.starts_with("live-")).collect();
     assert_eq!(existing, files);
 }

@@ -27,6 +27,7 @@ pub(super) enum Incoming {
 
 /// A message that is not an event of an open document.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum EditorLine {
     /// The first message.
@@ -41,6 +42,7 @@ pub(super) enum EditorLine {
 
 /// What an editor can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ability {
     /// It changes its documents as it is asked to.
@@ -90,6 +92,7 @@ pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
 
 /// What `nb` sends about no document, or about one that is not open.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Answer<'a> {
     /// The answer to `initialize`.
@@ -107,6 +110,7 @@ pub(super) enum Answer<'a> {
 
 /// What `nb` asks for, with the document.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DocumentRequest<'a> {
     pub(super) doc: &'a str,
     #[serde(flatten)]
@@ -115,7 +119,74 @@ pub(super) struct DocumentRequest<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use schemars::JsonSchema;
+    use schemars::generate::SchemaSettings;
+
     use super::*;
+
+    /// A line of the editor.
+    #[derive(JsonSchema)]
+    #[schemars(untagged)]
+    #[expect(dead_code, reason = "its schema alone is of use")]
+    enum FromEditor {
+        Editor(EditorLine),
+        Document(DocumentEvent),
+    }
+
+    /// A message about a document; `open` has the absolute path of the notebook, too.
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "its schema alone is of use")]
+    struct DocumentEvent {
+        /// The name of the document, which the editor chooses.
+        doc: String,
+        notebook: Option<PathBuf>,
+        #[schemars(flatten)]
+        event: EditorEvent,
+    }
+
+    /// A line of nb.
+    #[derive(JsonSchema)]
+    #[schemars(untagged)]
+    #[expect(dead_code, reason = "its schema alone is of use")]
+    enum FromNb {
+        Answer(Answer<'static>),
+        Request(DocumentRequest<'static>),
+    }
+
+    fn schema<T: JsonSchema>(settings: SchemaSettings) -> String {
+        let schema = settings.into_generator().into_root_schema_for::<T>();
+        let text = serde_json::to_string_pretty(&schema).unwrap();
+        format!("{text}\n")
+    }
+
+    #[test]
+    fn each_message_has_the_fields_that_its_schema_says() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json");
+        let page = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let settings = SchemaSettings::draft2020_12;
+        let schemas = [
+            (
+                "live-editor.json",
+                schema::<FromEditor>(settings().for_deserialize()),
+            ),
+            ("live-nb.json", schema::<FromNb>(settings().for_serialize())),
+        ];
+        for (file, now) in schemas {
+            let path = folder.join(file);
+            if std::env::var_os("NB_WRITE_DOCS").is_some() {
+                std::fs::write(&path, now).unwrap();
+            } else {
+                let stored = std::fs::read_to_string(&path).unwrap_or_default();
+                assert!(
+                    stored == now,
+                    "NB_WRITE_DOCS=1 cargo test -p nb-live writes docs/json/{file}"
+                );
+            }
+            assert!(page.contains(&format!("({file})")), "no link to {file}");
+        }
+    }
 
     #[test]
     fn kinds_and_fields_of_later_versions_are_passed_over() {

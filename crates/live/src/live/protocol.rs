@@ -13,6 +13,7 @@ pub const PROTOCOL: u32 = 1;
 
 /// A cell as an editor has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EditorCell {
     /// The cell's name in this protocol.
     pub cell: String,
@@ -27,6 +28,7 @@ pub struct EditorCell {
 
 /// What an editor reports about one document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EditorEvent {
     /// The document's cells: when it is opened, when the editor has loaded the file anew, and after
@@ -87,6 +89,7 @@ pub enum EditorEvent {
 
 /// Which text a cell in conflict keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
     /// The person's.
@@ -99,6 +102,7 @@ pub enum Keep {
 
 /// What `nb` asks an editor to do with a document, or tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EditorRequest {
     /// Replace a cell's text, if it is `was`.

@@ -11,6 +11,8 @@ use crate::project::live_editor::LiveNotebook;
 pub struct LiveText {
     /// The editor's name, for a reader.
     pub(super) editor: String,
+    /// Whether it takes in what others write.
+    pub(super) can_change: bool,
     notebook: LiveNotebook,
 }
 
@@ -23,6 +25,7 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
         let notebooks = notebooks.filter(|it| it.notebook == notebook.key);
         notebooks.map(move |notebook| LiveText {
             editor: editor.editor.clone(),
+            can_change: editor.can_change,
             notebook,
         })
     });

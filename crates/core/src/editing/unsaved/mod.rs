@@ -217,8 +217,8 @@ impl Unsaved {
         }
     }
 
-    /// Returns the note for the actor that edits the notebook; `None` if VS Code has no unsaved
-    /// text. Each actor is notified only once that it cannot be known.
+    /// Returns the note for the actor that edits the notebook; `None` if no editor has unsaved text that hides the edit.
+    /// Each actor is notified only once that it cannot be known.
     pub fn note(
         &self,
         notebook: &NotebookFile,
@@ -240,6 +240,10 @@ impl Unsaved {
                     text,
                     notice: Some(notice),
                 });
+            }
+            // It has the edit already, and its save asks nothing.
+            Self::Found(versions) if versions.iter().all(UnsavedVersion::can_change) => {
+                return None;
             }
             Self::Found(versions) => versions,
         };
@@ -267,6 +271,10 @@ impl UnsavedVersion {
             Self::Backup(_) => JoinedFrontEnd::VS_CODE.to_owned(),
             Self::Live(text) => text.editor.clone(),
         }
+    }
+
+    fn can_change(&self) -> bool {
+        matches!(self, Self::Live(text) if text.can_change)
     }
 
     fn is_readable(&self) -> bool {
