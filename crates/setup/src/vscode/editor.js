@@ -1,4 +1,4 @@
-// The open notebooks of projects as editors of `nb live`: reports what the person does in them, and does what `nb` asks for.
+// The open notebooks of projects: reports to `nb live` what the person does in them, and does what it asks for.
 'use strict';
 
 const crypto = require('node:crypto');
@@ -58,7 +58,8 @@ class Editor {
     this.named = 0;
     /** @type {WeakMap<vscode.NotebookCell, number>} cells that wait or run, and since when that is seen */
     this.busy = new WeakMap();
-    /** @type {Map<string, { doc: string, message: any, isLate: boolean }>} outputs for cells that wait, run, or hold the cursor */
+    // Outputs for cells that wait, run, or hold the cursor.
+    /** @type {Map<string, { doc: string, message: any, isLate: boolean }>} */
     this.held = new Map();
     /** @type {NodeJS.Timeout | undefined} */
     this.again = undefined;
@@ -330,7 +331,8 @@ class Editor {
     if (editor && mine && this.isEdited(mine) && Math.min(at, place) <= mine.index) {
       const last = Math.max(0, ...editor.visibleRanges.map(range => range.end));
       if (mine.index + 2 >= last) {
-        editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), vscode.NotebookEditorRevealType.InCenter);
+        const { InCenter } = vscode.NotebookEditorRevealType;
+        editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), InCenter);
         await sleep(REVEALED);
       }
     }
@@ -355,7 +357,7 @@ class Editor {
 
   // ---- Outputs of others' runs
 
-  /** Whether the person's request waits for a cell or runs it, as far as VS Code shows that. @param {vscode.NotebookCell} cell */
+  /** Whether a cell of the person waits or runs, as far as VS Code shows that. @param {vscode.NotebookCell} cell */
   isBusy(cell) {
     const seen = this.busy.get(cell);
     if (seen === undefined) return false;

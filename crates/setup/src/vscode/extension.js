@@ -227,7 +227,8 @@ class Extension {
   /** What an agent does or did to a cell, and what the person can choose there. @param {vscode.NotebookCell} cell */
   marksOf(cell) {
     const { Left, Right } = vscode.NotebookCellStatusBarAlignment;
-    const item = (/** @type {string} */ text, /** @type {string} */ command, /** @type {string} */ tooltip, side = Right) => {
+    /** @param {string} text @param {string} command @param {string} tooltip */
+    const item = (text, command, tooltip, side = Right) => {
       const made = new vscode.NotebookCellStatusBarItem(text, side);
       made.command = { title: tooltip, command, arguments: [cell] };
       made.tooltip = tooltip;
@@ -235,7 +236,8 @@ class Extension {
     };
     const conflict = this.editor.conflictOf(cell);
     if (conflict) {
-      const choice = (/** @type {string} */ name, /** @type {string} */ tooltip) => item(name, `nb.conflict.${name}`, tooltip, Left);
+      /** @param {string} name @param {string} tooltip */
+      const choice = (name, tooltip) => item(name, `nb.conflict.${name}`, tooltip, Left);
       return [
         item(`$(warning) ${changedLines(conflict.by)}:`, 'nb.conflict.difference', 'Show the difference', Left),
         choice('mine', 'Keep your text'), choice('theirs', 'Take the text of the file'),

@@ -90,7 +90,8 @@ class Live {
       ended: (why, code) => {
         for (const doc of [...this.known.keys()]) this.forget(doc);
         const isOld = code === UNKNOWN_COMMAND;
-        host.says(isOld ? 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved' : why);
+        const old = 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved';
+        host.says(isOld ? old : why);
         return !isOld;
       },
     });
@@ -204,8 +205,9 @@ class Live {
     known.isDue = false;
     known.since = 0;
     const order = now.cells.map(({ cell }) => cell);
-    const added = now.cells.filter(({ cell, id }) => !known.cells.has(cell) || (id !== undefined && id !== known.cells.get(cell)?.id));
-    const typed = now.cells.filter(({ cell, source }) => known.cells.has(cell) && source !== known.cells.get(cell)?.source);
+    const before = (/** @type {Cell} */ { cell }) => known.cells.get(cell);
+    const added = now.cells.filter(each => !before(each) || (each.id !== undefined && each.id !== before(each)?.id));
+    const typed = now.cells.filter(each => before(each) && each.source !== before(each)?.source);
     const isMoved = order.length !== known.order.length || order.some((cell, at) => cell !== known.order[at]);
     if (!added.length && !typed.length && !isMoved) return false;
     if (!now.dirty && known.savesUntil <= Date.now()) {
@@ -230,7 +232,7 @@ class Live {
     return new Promise(resolve => {
       const synced = (/** @type {string | undefined} */ stamp) => {
         clearTimeout(timer);
-        known.synced = undefined;
+        if (known.synced === synced) known.synced = undefined;
         known.savesUntil = Date.now() + LONGEST_SAVE;
         resolve(stamp);
       };
