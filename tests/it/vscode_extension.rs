@@ -41,12 +41,12 @@ fn a_run_that_began_before_the_window_is_shown() {
 }
 
 #[test]
-fn a_tab_that_is_dirty_by_outputs_takes_in_the_file() {
+fn a_tab_with_unsaved_changes_gets_what_an_agent_writes() {
     part(&World::opened(), "takes_in");
 }
 
 #[test]
-fn two_texts_are_shown_and_the_person_chooses() {
+fn two_texts_stand_at_their_cell_until_the_person_chooses() {
     part(&World::opened(), "conflicts");
 }
 
@@ -89,23 +89,28 @@ fn at_ten_moments_of_an_agents_cell_run_all_runs_each_cell_and_the_counts_agree(
 }
 
 #[test]
-fn nothing_is_taken_into_a_tab_while_the_cursor_is_in_a_cell() {
+fn outputs_for_the_cell_with_the_cursor_come_when_the_person_leaves_it() {
     simulated("cursor");
 }
 
 #[test]
-fn nothing_is_taken_into_a_tab_shortly_after_a_persons_cell() {
-    simulated("quiet");
-}
-
-#[test]
-fn what_is_put_back_into_a_tab_is_not_replaced_again() {
-    simulated("puts_back");
+fn a_cell_that_waits_or_runs_is_neither_replaced_nor_moved() {
+    simulated("waits");
 }
 
 #[test]
 fn a_cell_that_may_wait_counts_as_one_that_waits() {
     simulated("doubt");
+}
+
+#[test]
+fn save_asks_only_where_the_tab_has_not_what_the_file_has() {
+    simulated("saves");
+}
+
+#[test]
+fn what_is_typed_meanwhile_is_refused_and_reported_after_the_answers() {
+    simulated("types");
 }
 
 #[test]

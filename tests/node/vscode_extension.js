@@ -46,9 +46,6 @@ function cells(...sources) {
   return JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.id);
 }
 
-// The records of the jobs.
-const jobs = () => fs.readdirSync('.nb/jobs').map(id => JSON.parse(fs.readFileSync(`.nb/jobs/${id}/job.json`)));
-
 const SIX = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
 
 // The person's Run All in the first six cells; `sent` is the code that was sent.
@@ -63,6 +60,24 @@ function firstCells(notebook) {
   };
   return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, 6), send) };
 }
+
+const inFile = () => JSON.parse(fs.readFileSync('t.ipynb')).cells;
+
+// What `nb live` knows.
+function record() {
+  try {
+    const [name] = fs.readdirSync('.nb/live').filter(it => it.endsWith('.json'));
+    return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
+  } catch {
+    return undefined; // it is not there yet, or not any more
+  }
+}
+
+// Waits until these texts are known to be unsaved.
+const reported = (...texts) => becomes(() => {
+  const found = record()?.notebooks[0]?.cells.map(it => it.source);
+  return found && JSON.stringify(found) === JSON.stringify(texts);
+});
 
 // For what no event tells: a file, or a look that the extension repeats.
 const becomes = async condition => { while (!condition()) await sleep(20); };
@@ -135,7 +150,7 @@ const parts = {
     await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
 
     // Events that broke off are followed again.
-    const { follower } = [...running.extension.projects.values()][0];
+    const { process: follower } = [...running.extension.projects.values()][0];
     const { pid } = follower.child;
     process.kill(pid, 'SIGKILL');
     await until('another process follows', () => follower.child && follower.child.pid !== pid && follower.failures === 0);
@@ -165,65 +180,67 @@ const parts = {
     await end(running);
   },
 
-  // A tab that is dirty by outputs takes in the agent's edit, and keeps the outputs that only it has.
+  // A tab with unsaved outputs and text gets what an agent writes: nothing is replaced, and Save asks nothing.
   async takes_in() {
-    const [, second] = cells('print(1)', 'y = 1');
+    const [, second, third] = cells('print(1)', 'y = 1', 'z = 1');
     const running = activate();
     const notebook = editor.open('t.ipynb');
-    await until('the file is known', () => running.extension.tabs.bases.size === 1);
+    await within(60, 'the notebook is reported', reported());
     notebook.prints(0, 'only in the tab', 7);
+    notebook.type(0, 'print(1, "typed")');
+    await within(60, 'the text is reported', reported('print(1, "typed")'));
+    const [cell] = notebook.getCells();
     claude('edit', 't.ipynb', second, 'y = 2');
-    await until('the edit is taken in', () => notebook.getCells()[1].document.getText() === 'y = 2');
-    await until('the outputs are back', () => notebook.printed(0) === 'only in the tab');
-    assert.equal(notebook.getCells()[0].executionSummary.executionOrder, 7);
-    await until('the tab has unsaved changes again', () => notebook.isDirty);
-
-    // Outputs of an agent's later run are newer than the tab's.
-    claude('exec', '-n', 't.ipynb', second);
-    claude('insert', 't.ipynb', 'print("third")', '-x');
-    await until('the new cell is there', () => notebook.getCells().length === 3 && notebook.printed(2).includes('third'));
-    // The file is read first; the outputs that only the tab has are put back after that.
-    await until('the outputs are back again', () => notebook.printed(0) === 'only in the tab');
+    claude('insert', 't.ipynb', '# new', '--type', 'markdown', '--at', '0');
+    claude('rm', 't.ipynb', third);
+    const texts = ['# new', 'print(1, "typed")', 'y = 2'];
+    await until('the tab has it', () => String(notebook.getCells().map(it => it.text)) === String(texts));
+    assert.equal(notebook.getCells()[1], cell);
+    assert.equal(notebook.printed(1), 'only in the tab');
+    assert.deepEqual(recorded.replaced, ['z = 1']);
+    assert.equal(await notebook.save(), true);
+    assert.equal(recorded.asked, 0);
+    assert.deepEqual(inFile().map(it => it.source.join('')), texts);
+    assert.deepEqual(inFile().map(it => it.execution_count), [undefined, 7, null]);
     assert.deepEqual(recorded.messages, []);
     await end(running);
   },
 
-  // Where both have text of their own the person chooses.
+  // Two texts of one cell stand at the cell until the person chooses.
   async conflicts() {
-    const [first, second] = cells('a = 1', 'b = 1', 'c = 1');
+    cells('a = 1', 'b = 1');
     const running = activate();
     const notebook = editor.open('t.ipynb');
-    await until('the file is known', () => running.extension.tabs.bases.size === 1);
-    const text = at => notebook.getCells()[at].document.getText();
-    const asked = count => until('the person is asked', () => recorded.messages.length >= count);
-
-    // Different cells: both can be kept.
-    notebook.type(0, 'a = "mine"');
-    notebook.prints(2, 'only in the tab', 3);
-    editor.answers.push('Show differences', 'Keep both');
-    claude('edit', 't.ipynb', second, 'b = "theirs"');
-    await until('both are there', () => text(0) === 'a = "mine"' && text(1) === 'b = "theirs"');
-    await until('the outputs are back', () => notebook.printed(2) === 'only in the tab');
-    assert.deepEqual(recorded.messages.map(it => it.choices), [
-      ['Show differences', 'Keep both', 'Keep mine', "Take the file's"], ['Keep both', 'Keep mine', "Take the file's"],
-    ]);
-    const [shown] = recorded.diffs;
-    assert(shown.left.includes('b = "theirs"') && shown.left.includes('a = 1'), shown.left);
-    assert(shown.right.includes('a = "mine"') && shown.right.includes('b = 1'), shown.right);
-
-    await until('the tab has unsaved changes again', () => notebook.isDirty);
-
-    // The same cell: mine, then the file's.
-    editor.answers.push('Keep mine');
-    claude('edit', 't.ipynb', first, 'a = "theirs"');
-    await asked(3);
-    assert.deepEqual(recorded.messages[2].choices, ['Show differences', 'Keep mine', "Take the file's"]);
-    assert.equal(text(0), 'a = "mine"');
-    editor.answers.push("Take the file's");
-    claude('edit', 't.ipynb', first, 'a = "theirs again"');
-    await until("the file's is taken", () => text(0) === 'a = "theirs again"');
-    assert(!notebook.isDirty);
-    assert.equal(recorded.messages.length, 4);
+    await within(60, 'the notebook is reported', reported());
+    const text = at => notebook.getCells()[at].text;
+    const marked = () => editor.items(notebook.getCells()[0]).filter(it => it.alignment === 1);
+    // Another program does not ask whether somebody types.
+    const writes = source => {
+      const file = JSON.parse(fs.readFileSync('t.ipynb'));
+      Object.assign(file.cells[0], { source: [source] });
+      fs.writeFileSync('t.ipynb.new', JSON.stringify(file));
+      fs.renameSync('t.ipynb.new', 't.ipynb');
+    };
+    for (const [keep, result] of [['mine', 'a = "mine"'], ['theirs', 'a = "theirs"'], ['both', 'a = "mine"\na = "theirs"']]) {
+      writes('a = 1');
+      const { live } = running.extension.editor;
+      const known = () => [...live.known.get(String(notebook.uri)).cells.values()][0].source;
+      await within(60, 'the tab has it', becomes(() => text(0) === 'a = 1' && !notebook.isDirty && known() === 'a = 1'));
+      notebook.type(0, 'a = "mine"');
+      await within(60, 'the text is reported', reported('a = "mine"'));
+      writes('a = "theirs"');
+      await until('the person is told', () => marked().length === 5);
+      assert.equal(marked()[0].text, '$(warning) another program changed these lines:');
+      assert.equal(text(0), 'a = "mine"');
+      assert.equal(await notebook.save(), false, 'VS Code asks');
+      const { command } = marked().find(it => it.text === keep);
+      await editor.vscode.commands.executeCommand(command.command, ...command.arguments);
+      await until('it is settled', () => !marked().length && text(0) === result);
+      assert.equal(await notebook.save(), true);
+      await within(60, 'the file has it', becomes(() => inFile()[0].source.join('') === result));
+    }
+    assert.deepEqual(recorded.messages, []);
+    assert.deepEqual(recorded.replaced, []);
     await end(running);
   },
 
@@ -237,7 +254,6 @@ const parts = {
     await runAll();
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
     await long.prints('on');
-    await until('the tab has seen what the agent wrote', () => recorded.newer || recorded.reverts);
     const again = runAll();
     await status('human (VS Code) waits with "print(\'one\')"');
     fs.writeFileSync('go', '');
@@ -245,17 +261,17 @@ const parts = {
     assert.deepEqual(sent, [...SIX, ...SIX]);
     assert.deepEqual(recorded.dropped, []);
     const agents = () => notebook.getCells()[6];
-    await until("the agent's outputs are in the tab", () => !recorded.newer && agents().executionSummary.executionOrder === 7);
+    await until("the agent's outputs are in the tab", () => agents().executionSummary.executionOrder === 7);
     assert.match(notebook.printed(6), /on/);
-    await until('the outputs of the person are back', () => notebook.printed(0).includes('one') && notebook.isDirty);
-    await notebook.save();
+    assert.match(notebook.printed(0), /one/);
+    assert.equal(await notebook.save(), true);
     const saved = JSON.parse(fs.readFileSync('t.ipynb')).cells.map(cell => cell.execution_count);
     assert.deepEqual(saved, notebook.getCells().map(cell => cell.executionSummary.executionOrder));
     assert.deepEqual(saved, [8, 9, 10, 11, 12, 13, 7]);
     await end(running);
   },
 
-  // The same in a tab without unsaved changes, which VS Code reloads by itself: nothing is written while a cell waits.
+  // The same in a tab without unsaved changes, which VS Code would reload by itself: nothing is written in mid-run.
   async run_all_saved() {
     editor.settings.autoSave = true;
     const prints = "while not os.path.exists('go'): print('on', flush=True); time.sleep(0.05)";
@@ -268,23 +284,22 @@ const parts = {
     // The tab has unsaved changes a moment after the run's end, until they are saved.
     await new Promise(resolve => { setImmediate(() => setImmediate(resolve)); });
     await until('the tab is saved', () => !notebook.isDirty);
-    // The first outputs of the agent must not be written before the person's cell waits.
-    fs.chmodSync('t.ipynb', 0o444);
+    const before = fs.readFileSync('t.ipynb', 'utf8');
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
     await long.prints('on');
     const again = runAll();
     await status('human (VS Code) waits');
-    fs.chmodSync('t.ipynb', 0o644);
-    await until('the outputs are held back, or the tab is reloaded', () => {
-      setTimeout(editor.changed, 50);
-      return recorded.dropped.length || jobs().some(job => /has not ended/.test(job.cells[0].unwritten));
-    });
+    assert.equal(fs.readFileSync('t.ipynb', 'utf8'), before);
     fs.writeFileSync('go', '');
     await Promise.all([again, long.ended]);
     assert.deepEqual(recorded.dropped, []);
     assert.deepEqual(sent, [...SIX, ...SIX]);
     await until("the agent's outputs are in the tab", () => notebook.printed(6).includes('over'));
-    assert(!notebook.isDirty);
+    await until('the tab is saved', () => !notebook.isDirty);
+    const saved = () => inFile().map(cell => cell.execution_count);
+    await within(60, 'the file has it', becomes(() => String(saved()) === '8,9,10,11,12,13,7'));
+    assert.match(JSON.stringify(inFile()[6].outputs), /over/);
+    assert.equal(recorded.asked, 0);
     await end(running);
   },
 
@@ -327,18 +342,6 @@ const parts = {
     const [first, second] = cells('x = 1', 'y = 1');
     const running = activate();
     const notebook = editor.open('t.ipynb');
-    const record = () => {
-      try {
-        const [name] = fs.readdirSync('.nb/live').filter(it => it.endsWith('.json'));
-        return name && JSON.parse(fs.readFileSync(path.join('.nb/live', name)));
-      } catch {
-        return undefined; // it is not there yet, or not any more
-      }
-    };
-    const reported = (...texts) => becomes(() => {
-      const found = record()?.notebooks[0]?.cells.map(it => it.source);
-      return found && JSON.stringify(found) === JSON.stringify(texts);
-    });
     await within(60, 'the notebook is reported', reported());
     assert.equal(record().editor, 'VS Code');
     notebook.type(0, 'x = 1\ntyped = 1');
@@ -377,12 +380,7 @@ const parts = {
     assert.equal(what({ code: '\n  y = 1\nz' }), '"y = 1"');
     assert.equal(what({ cell: '0123456789' }), 'cell 0123456…');
 
-    const { Lines, pause } = from('follower.js');
-    const lines = new Lines();
-    assert.deepEqual(lines.take('one\ntw'), ['one']);
-    assert.deepEqual(lines.take('o\n\nthree\n'), ['two', 'three']);
-    assert.deepEqual(lines.take('x'.repeat(5 * 1024 * 1024)), []);
-    assert.deepEqual(lines.take('rest of it\nnext\n'), ['next']);
+    const { pause } = from('process.js');
     assert.deepEqual([0, 1, 5, 6, 99].map(pause), [1000, 2000, 32000, 60000, 60000]);
 
     const { find, isBelow, projectOf } = from('nb.js');
@@ -454,56 +452,40 @@ const parts = {
     assert.equal(waits(waiting()), ' · 2 cells wait');
     happens({ event: 'done', msg_id: '0', status: 'withdrawn' }, 0);
     assert.deepEqual(waiting().map(it => it.cell), ['c1']);
-    assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [true, false]);
+    assert.equal(persons.idleSince('a.ipynb'), 0);
     happens({ event: 'requested' }, 1);
     assert.equal(waits(waiting()), '');
-    assert.deepEqual([persons.isIdle('a.ipynb'), persons.isRunByPerson('a.ipynb')], [false, true]);
+    assert.equal(persons.idleSince('a.ipynb'), undefined);
     happens({ event: 'done', status: 'ok' }, 2);
-    assert.equal(persons.ended.get('a.ipynb'), 2);
+    assert.equal(persons.idleSince('a.ipynb'), 2);
     happens({ event: 'requested', msg_id: '2' }, 3);
     happens({ event: 'restarted' }, 4);
-    assert.deepEqual([persons.ended.get('a.ipynb'), persons.isIdle('a.ipynb')], [4, true]);
+    assert.equal(persons.idleSince('a.ipynb'), 4);
     persons.lose();
-    assert.equal(persons.isIdle('a.ipynb'), false, 'nothing is known');
+    assert.equal(persons.idleSince('a.ipynb'), undefined, 'nothing is known');
 
-    const { DOUBT, Requests } = from('requests.js');
-    const requests = new Requests();
-    assert.equal(requests.openFor(0, true), 0);
-    requests.take('one', {}, 0);
-    requests.take('two', {}, 0);
-    requests.take('one', { executionOrder: 1 }, 10);
-    assert.equal(requests.openFor(10 + DOUBT, true), DOUBT, 'one runs');
-    assert.equal(requests.take('one', { executionOrder: 1, success: false }, 20 + DOUBT), true);
-    assert.equal(requests.ended, 20 + DOUBT);
-    assert.equal(requests.openFor(30 + DOUBT, false), DOUBT, 'two waits');
-    assert.equal(requests.openFor(29 + 2 * DOUBT, true), 1);
-    assert.equal(requests.openFor(30 + 2 * DOUBT, true), 0, 'it was withdrawn');
-    requests.take('one', { executionOrder: 2 }, 0);
-    requests.lose();
-    assert.equal(requests.openFor(DOUBT, true), 0, 'what ran on another kernel');
+    const { difference, stays } = from('cells.js');
+    const changed = (was, now) => {
+      const { start, end, text } = difference(was, now);
+      assert.equal(was.slice(0, start) + text + was.slice(end), now);
+      return [start, end, text];
+    };
+    assert.deepEqual(changed('x = 1', 'x = 12'), [5, 5, '2']);
+    assert.deepEqual(changed('aaa', 'aa'), [2, 3, '']);
+    assert.deepEqual(changed('', 'x'), [0, 0, 'x']);
+    // Two characters of which a half is equal.
+    assert.deepEqual(changed('a\u{1f600}b', 'a\u{1f601}b'), [1, 3, '\u{1f601}']);
+    assert.deepEqual(changed('\u{10400}', '\u{10800}'), [0, 2, '\u{10800}']);
+    const staying = (list, ...fixed) => stays(list, at => fixed.includes(at)) && [...stays(list, at => fixed.includes(at))].sort();
+    assert.deepEqual(staying([0, 1, 2]), [0, 1, 2]);
+    assert.deepEqual(staying([3, 0, 1, 2]), [1, 2, 3]);
+    assert.deepEqual(staying([3, 0, 1, 2], 0), [0]);
+    assert.equal(staying([3, 0, 1, 2], 0, 2), undefined);
+    assert.deepEqual(staying([]), []);
 
-    const { decide, ofFile } = from('cells.js');
-    assert.equal(ofFile('{"cells": []'), undefined);
-    assert.equal(ofFile('{"cells": [], "nbformat": 3}'), undefined);
-    const cell = (id, source, outputs = 'none', count = 0) =>
-      ({ id, isCode: true, source, outputs, hasOutputs: outputs !== 'none', count });
-    const file = (...list) => ({ cells: list, digest: JSON.stringify(list) });
-    const before = [cell('1', 'a'), cell('2', 'b')];
-    const base = { tab: before, file: before, digest: file(...before).digest };
-    const ran = [cell('1', 'a', 'mine', 3), cell('2', 'b')];
-    assert.deepEqual(decide(base, ran, file(...before)), { do: 'nothing' });
-    assert.deepEqual(decide(base, ran, file(cell('2', 'b'), cell('1', 'a'))), { do: 'take', keep: [0] });
-    assert.deepEqual(decide(base, ran, file(cell('1', 'a', 'theirs', 4), cell('2', 'c'))), { do: 'take', keep: [] });
-    assert.deepEqual(decide(base, ran, file(cell('1', 'c'), cell('2', 'b'))), { do: 'take', keep: [] });
-    const typed = [cell('1', 'mine'), cell('2', 'b')];
-    assert.deepEqual(decide(base, typed, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'nothing' });
-    assert.deepEqual(decide(base, typed, file(cell('1', 'theirs'), cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
-    assert.deepEqual(decide(base, typed, file(cell('1', 'a'), cell('2', 'theirs'))), { do: 'conflict', texts: [0], keep: [] });
-    assert.deepEqual(decide(base, typed, file(cell('2', 'b'))), { do: 'conflict', texts: undefined, keep: [] });
-    // A tab that was restored with unsaved changes.
-    assert.deepEqual(decide(undefined, typed, file(...before)), { do: 'nothing' });
-    assert.deepEqual(decide(undefined, before, file(...before)), { do: 'nothing' });
-    assert.deepEqual(decide(undefined, before, file(cell('1', 'a', 'theirs', 1), cell('2', 'b'))), { do: 'take', keep: [] });
+    const { inOrder } = from('live.js');
+    assert.deepEqual(inOrder(['a', 'b', 'c', 'd'], ['d', 'a', 'gone']), ['d', 'a', 'b', 'c']);
+    assert.deepEqual(inOrder(['x', 'a', 'b'], ['b', 'a']), ['x', 'b', 'a']);
   },
 };
 

@@ -1,11 +1,13 @@
-// A person's requests beside an agent's run: the extension's own code in a stand-in of VS Code that drops what waits in
-// a cell that is replaced, with a simulated nb, a simulated kernel and a simulated clock.
+// A person's requests beside an agent's run and edits: the extension's own code in a stand-in of VS Code that drops what waits
+// in a cell that is replaced, with a simulated nb, a simulated kernel and a simulated clock.
 
 const assert = require('node:assert/strict');
+const crypto = require('node:crypto');
 const { EventEmitter } = require('node:events');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
+const { PassThrough } = require('node:stream');
 
 const { main } = require('./vscode');
 const editor = require('./vscode_stand_in');
@@ -31,13 +33,15 @@ Module._load = (name, parent, ...rest) => {
 const processes = {
   spawn(program, words) {
     const child = new EventEmitter();
-    for (const name of ['stdout', 'stderr']) child[name] = Object.assign(new EventEmitter(), { setEncoding() {} });
-    child.stdin = Object.assign(new EventEmitter(), { write() {}, end() {} });
+    for (const name of ['stdout', 'stderr']) child[name] = new PassThrough();
+    child.stdin = Object.assign(new EventEmitter(), { write: line => world.hears(JSON.parse(line)), end() {} });
     child.kill = () => {};
-    // It only reads what is reported.
-    if (words.includes('live')) return child;
+    if (words.includes('live')) {
+      world.live = child;
+      return child;
+    }
     world.follower = child;
-    setTimeout(() => (world.hasEvents ? child.stdout.emit('data', '{"from":"now"}\n') : child.emit('close', 1)), 10);
+    setTimeout(() => (world.hasEvents ? child.stdout.write('{"from":"now"}\n') : child.emit('close', 1)), 10);
     return child;
   },
   execFile(program, words, options, done) {
@@ -89,11 +93,16 @@ class World {
     this.ran = [];
     this.queue = Promise.resolve();
     this.hasEvents = true;
+    // What the editor has said, the cells' names by their ids, and what waits for an answer.
+    this.heard = [];
+    this.names = {};
+    this.asked = new Map();
+    this.seq = 0;
     const cell = id => ({ cell_type: 'code', id, metadata: {}, execution_count: null, outputs: [], source: [id] });
     const cells = [...SIX, AGENTS].map(cell);
     fs.writeFileSync(FILE, JSON.stringify({ cells, metadata: {}, nbformat: 4, nbformat_minor: 5 }));
     this.stamp();
-    Object.assign(recorded, { messages: [], output: [], dropped: [], replaced: [], thrownOut: 0, reverts: 0, newer: undefined });
+    Object.assign(recorded, { messages: [], output: [], dropped: [], replaced: [], sets: [], thrownOut: 0, asked: 0 });
     Object.assign(editor.settings, { autoSave, path: process.execPath, watches: false });
     this.notebook = editor.open(FILE);
     this.context = editor.context();
@@ -113,7 +122,7 @@ class World {
   // An event of the journal.
   event(event, by, fields) {
     const line = JSON.stringify({ event, by, session: FILE, notebook: FILE, at: new Date().toISOString(), ...fields });
-    setTimeout(() => this.follower?.stdout.emit('data', `${line}\n`), 20);
+    setTimeout(() => this.follower?.stdout.write(`${line}\n`), 20);
   }
 
   // Runs code when all that was sent before has ended: no end is reported until then.
@@ -145,28 +154,52 @@ class World {
     setTimeout(() => editor.fileChanged(FILE), 50);
   }
 
-  // An agent edits a cell.
-  edits(id, source) {
-    this.write(id, { source: [source] });
-    this.event('edited', 'claude', { changes: [{ cell: id, what: 'edited' }] });
+  // A line of the editor to `nb live`.
+  hears(message) {
+    this.heard.push(message);
+    for (const { cell, id } of [...(message.cells ?? []), ...(message.new ?? [])]) if (id) this.names[id] = cell;
+    if (message.type === 'saving') setTimeout(() => this.synced(), 20);
+    this.asked.get(message.seq)?.(message);
   }
 
-  // An agent runs its cell, whose recorder writes into the file.
+  tells(message) { this.live.stdout.write(`${JSON.stringify({ doc: String(this.notebook.uri), ...message })}\n`); }
+
+  // Asks the editor for a change; its answer.
+  asks(type, fields) {
+    const seq = ++this.seq;
+    const answer = new Promise(resolve => { this.asked.set(seq, resolve); });
+    this.tells({ type, seq, by: 'claude', ...fields });
+    return answer;
+  }
+
+  synced() {
+    this.tells({ type: 'synced', stamp: crypto.createHash('sha256').update(fs.readFileSync(FILE)).digest('hex') });
+  }
+
+  // An agent edits a cell: the editor gets it first.
+  async edits(id, was, source) {
+    const answer = await this.asks('set', { cell: this.names[id], was, source });
+    this.write(id, { source: [source] });
+    this.synced();
+    return answer;
+  }
+
+  // An agent has run a cell.
+  async shows(id, count, text) {
+    const outputs = [{ output_type: 'stream', name: 'stdout', text }];
+    const answer = await this.asks('outputs', { cell: this.names[id], outputs, execution_count: count });
+    this.write(id, { execution_count: count, outputs });
+    this.synced();
+    return answer;
+  }
+
+  // An agent runs its cell; nothing is written before the end.
   async agentRuns(ms) {
     const run = this.execute('claude', AGENTS, ms);
     const count = await run.begins;
-    let isOver = false;
-    const writes = (async () => {
-      for (let lines = 1; ; lines++) {
-        await sleep(lines === 1 ? 300 : 1000);
-        if (isOver) break;
-        this.write(AGENTS, { execution_count: count, outputs: [{ output_type: 'stream', name: 'stdout', text: 'line\n'.repeat(lines) }] });
-      }
-    })();
-    const outputs = await run.ends;
-    isOver = true;
-    this.write(AGENTS, { execution_count: count, outputs });
-    await writes;
+    const [{ text }] = await run.ends;
+    if (this.live) await this.shows(AGENTS, count, text);
+    else this.write(AGENTS, { execution_count: count, outputs: [{ output_type: 'stream', name: 'stdout', text }] });
   }
 
   // The person presses Run All in the own cells.
@@ -178,7 +211,7 @@ class World {
 }
 
 // The text of a cell's outputs in the file.
-const printed = cell => cell.outputs.map(it => it.text).join('');
+const printed = cell => cell.outputs.flatMap(it => it.text).join('');
 
 // Waits for what takes simulated time.
 async function done(...all) {
@@ -206,7 +239,7 @@ async function runAllBeside(moment, { autoSave, ms, isActive = true }) {
   const faults = SIX.filter(code => !ran.includes(code)).map(code => `${code} did not run`);
   await pass(12_000);
   if (isActive) {
-    await done(world.notebook.save().catch(error => faults.push(error.message)));
+    await done(world.notebook.save());
     const shown = world.notebook.getCells().map(cell => cell.executionSummary.executionOrder);
     for (const [at, cell] of world.read().entries()) {
       const { count } = world.ran.findLast(it => it.code === cell.id);
@@ -214,7 +247,8 @@ async function runAllBeside(moment, { autoSave, ms, isActive = true }) {
       if (printed(cell) !== `${cell.id} #${count}\n`) faults.push(`${cell.id} in the file printed ${printed(cell)}`);
       if (shown[at] !== count) faults.push(`${cell.id} is ${shown[at]} in the tab, not ${count}`);
     }
-    if (recorded.newer) faults.push(recorded.newer.text);
+    if (recorded.asked) faults.push('Save asked');
+    faults.push(...recorded.dropped.map(text => `the request of ${text} was dropped`));
   }
   world.end();
   const setting = `autoSave ${autoSave}, cells of ${ms} ms, Run All after ${moment} ms`;
@@ -238,52 +272,100 @@ const parts = {
     assert.deepEqual(faults, []);
   },
 
-  // While the cursor is in a cell nothing is taken into the tab, not even what the person has chosen.
+  // Outputs for the cell with the cursor come when the person leaves it. What is done above keeps the cursor in its cell.
   async cursor() {
     const world = new World();
     const { notebook } = world;
-    const text = at => notebook.getCells()[at].text;
     await pass(1000);
     await done(world.runAll(40));
     await pass(3000);
-    editor.edits(notebook.getCells()[1]);
-    world.edits('four', 'four = 4');
-    await pass(20_000);
-    assert.equal(recorded.reverts, 0);
-    assert.match(recorded.newer.text, /the file of t\.ipynb is newer/);
-    assert.equal(text(3), 'four');
-    editor.edits(undefined);
-    await pass(1000);
-    assert.equal(text(3), 'four = 4');
-    assert.equal(recorded.newer, undefined);
-    // The edited cell has the outputs of its earlier text no more; the others are put back.
-    assert.deepEqual(recorded.replaced, SIX.filter(id => id !== 'four'));
-    assert.equal(notebook.printed(0).includes('one #1'), true);
-
-    // The person has text of their own, and answers with the cursor still in the cell.
-    editor.edits(notebook.getCells()[1]);
-    notebook.type(1, 'two = 2');
-    editor.answers.push('Keep both');
-    world.edits('five', 'five = 5');
-    await pass(20_000);
-    assert.equal(recorded.messages.length, 1);
-    assert.equal(text(4), 'five');
-    editor.edits(undefined);
-    await pass(1000);
-    assert.deepEqual([text(1), text(4)], ['two = 2', 'five = 5']);
-
-    // What is typed after the answer is never taken away by it.
-    notebook.type(0, 'one = 1');
-    editor.edits(notebook.getCells()[0]);
-    editor.answers.push("Take the file's");
-    world.edits('one', 'one = "theirs"');
-    await pass(10_000);
-    notebook.type(0, 'one = 10');
-    editor.edits(undefined);
-    await pass(10_000);
-    assert.equal(text(0), 'one = 10');
-    assert.equal(recorded.messages.length, 3, 'the person is asked again');
+    const cell = notebook.getCells()[1];
+    editor.edits(cell);
+    const answers = [];
+    const asks = async (...words) => { answers.push((await world.asks(...words)).type); };
+    await done(world.shows('two', 9, 'theirs\n'));
+    await pass(5000);
+    assert.match(notebook.printed(1), /two #2/);
+    assert.deepEqual(editor.marks(cell), ['$(sparkle) claude ran this · outputs follow']);
+    await done((async () => {
+      const first = { cell: 'new1', id: 'new1', after: null, cell_type: 'code', source: 'new = 1' };
+      await asks('insert', first);
+      await asks('insert', { ...first, cell: 'new2', id: 'new2', cell_type: 'markdown', source: '# new' });
+      await asks('remove', { cell: world.names.one, was: 'one' });
+      await asks('set', { cell: world.names.two, was: 'two', source: 'new line\ntwo' });
+      await asks('order', { order: [AGENTS, 'two', 'three'].map(id => world.names[id]) });
+    })());
+    assert.deepEqual(answers, ['applied', 'applied', 'applied', 'applied', 'applied']);
+    assert.deepEqual(notebook.getCells().map(each => each.text), ['# new', 'new = 1', AGENTS, 'new line\ntwo', 'three', 'four', 'five', 'six']);
+    assert.deepEqual(notebook.getCells().map(each => each.kind), [1, 2, 2, 2, 2, 2, 2, 2]);
     assert.equal(recorded.thrownOut, 0);
+    assert.deepEqual(recorded.replaced, ['one', AGENTS]);
+    // The person types in it: it is not removed.
+    notebook.type(3, 'new line\ntwo, typed');
+    await done(asks('remove', { cell: world.names.two, was: 'new line\ntwo, typed' }));
+    assert.equal(answers.at(-1), 'refused');
+    // VS Code tells of no Escape: the person selects another cell.
+    editor.events.selection.fire({ notebookEditor: { notebook }, selections: [{ start: 2, end: 4 }] });
+    await pass(1000);
+    assert.match(notebook.printed(3), /two #2/);
+    editor.events.selection.fire({ notebookEditor: { notebook }, selections: [{ start: 4, end: 5 }] });
+    await pass(1000);
+    assert.equal(notebook.printed(3), 'theirs\n');
+    assert.equal(notebook.getCells()[3].executionSummary.executionOrder, 9);
+    assert.equal(notebook.getCells()[3].text, 'new line\ntwo, typed');
+    // A click on the mark shows them at once.
+    editor.edits(notebook.getCells()[4]);
+    await done(world.shows('three', 10, 'theirs, too\n'));
+    await pass(1000);
+    assert.match(notebook.printed(4), /three #3/);
+    const [{ command }] = editor.items(notebook.getCells()[4]);
+    await editor.vscode.commands.executeCommand(command.command, ...command.arguments);
+    await pass(100);
+    assert.equal(notebook.printed(4), 'theirs, too\n');
+    // VS Code has an active editor of a cell in which the person has never been, or is not any more.
+    editor.edits(notebook.getCells()[4]);
+    editor.edits(undefined);
+    await done(world.shows('three', 11, 'at once\n'));
+    assert.equal(notebook.printed(4), 'at once\n');
+    // The cell is another one now, with the same name.
+    await done(asks('set', { cell: world.names.two, was: 'new line\ntwo, typed', source: 'two' }));
+    assert.equal(answers.at(-1), 'applied');
+    // What is done for others is not reported as the person's.
+    await pass(1000);
+    assert.deepEqual(world.heard.filter(it => ['text', 'cells'].includes(it.type)), []);
+    world.end();
+  },
+
+  // A cell that waits or runs is neither replaced, moved nor removed. Outputs of an earlier run never replace those of a
+  // later one.
+  async waits() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const long = world.execute('claude', AGENTS, 5000);
+    await pass(100);
+    const runs = world.runAll(40);
+    await pass(100);
+    const requests = (async () => {
+      const answers = [];
+      for (const id of ['one', 'six']) await world.shows(id, 7, 'older\n');
+      const order = ['six', 'one', 'two', 'three', 'four', 'five', AGENTS].map(id => world.names[id]);
+      answers.push(await world.asks('order', { order }));
+      const moves = [AGENTS, 'one'].map(id => world.names[id]);
+      answers.push(await world.asks('order', { order: moves }));
+      answers.push(await world.asks('remove', { cell: world.names.two, was: 'two' }));
+      answers.push(await world.asks('set', { cell: world.names.three, was: 'three', source: 'three' }));
+      return answers.map(it => it.type);
+    })();
+    await done(requests);
+    assert.deepEqual(await requests, ['refused', 'applied', 'refused', 'applied']);
+    assert.deepEqual(notebook.getCells().map(each => each.text), [AGENTS, ...SIX]);
+    await done(runs, long.ends);
+    await pass(70_000);
+    assert.deepEqual(recorded.dropped, []);
+    assert.deepEqual(world.ran.slice(1).map(it => it.code), SIX);
+    assert.match(notebook.printed(1), /one #2/);
+    assert.match(notebook.printed(6), /six #7/);
     world.end();
   },
 
@@ -291,89 +373,143 @@ const parts = {
   async doubt() {
     const world = new World();
     const { notebook } = world;
-    const text = at => notebook.getCells()[at].text;
     await pass(1000);
     await done(world.runAll(40));
     await pass(3000);
     notebook.summary(notebook.getCells()[2], {});
-    world.edits('four', 'four = 4');
+    await done(world.shows('three', 8, 'theirs\n'));
     await pass(50_000);
-    assert.equal(text(3), 'four');
-    assert(recorded.newer);
+    assert.match(notebook.printed(2), /three #3/);
     await pass(15_000);
-    assert.equal(text(3), 'four = 4');
+    assert.equal(notebook.printed(2), 'theirs\n');
 
     // While the events are missing, nothing is known of the kernel.
     notebook.summary(notebook.getCells()[2], {});
     world.hasEvents = false;
     world.follower.emit('close', 1);
-    world.edits('four', 'four = 5');
+    await done(world.shows('three', 9, 'theirs again\n'));
     await pass(150_000);
-    assert.equal(text(3), 'four = 4');
+    assert.equal(notebook.printed(2), 'theirs\n');
     world.hasEvents = true;
     await pass(130_000);
-    assert.equal(text(3), 'four = 5');
+    assert.equal(notebook.printed(2), 'theirs again\n');
     world.end();
   },
 
-  // Nothing is taken in shortly after a person's cell has ended, here or at another front end, nor while it runs there.
-  async quiet() {
-    const world = new World();
-    const text = at => world.notebook.getCells()[at].text;
-    await pass(1000);
-    await done(world.runAll(40));
-    world.edits('four', 'four = 4');
-    await pass(1800);
-    assert.equal(text(3), 'four');
-    await pass(1000);
-    assert.equal(text(3), 'four = 4');
-
-    await pass(10_000);
-    const other = world.execute('human (JupyterLab)', 'x = 1', 8000);
-    await done(other.begins);
-    await pass(100);
-    world.edits('four', 'four = 5');
-    await done(other.ends);
-    await pass(1800);
-    assert.equal(text(3), 'four = 4');
-    await pass(70_000);
-    assert.equal(text(3), 'four = 5');
-    world.end();
-  },
-
-  // Cells that were put back and saved are kept by the next reload. Outputs that the file has by then are not put back.
-  async puts_back() {
+  // A tab without unsaved changes has none after an agent's edit, and Save asks nothing; one with unsaved text keeps it.
+  async saves() {
     const world = new World();
     const { notebook } = world;
-    const edited = async source => {
-      world.edits('four', source);
-      await pass(10_000);
-      assert.equal(notebook.getCells()[3].text, source);
-    };
     await pass(1000);
-    await done(world.runAll(40));
-    await edited('four = 4');
-    assert.deepEqual(recorded.replaced, SIX.filter(id => id !== 'four'));
-    await done(notebook.save());
-    const kept = notebook.getCells().slice(0, 3);
-    await done(notebook.run([notebook.getCells()[5]], code => world.execute(PERSON, code, 40)));
-    await edited('four = 5');
-    assert(kept.every((cell, at) => cell === notebook.getCells()[at]), 'the cells are replaced');
-    assert.deepEqual(recorded.replaced.slice(5), ['six']);
+    await done(world.edits('four', 'four', 'four = 4'));
+    await pass(1000);
+    assert.deepEqual([notebook.isDirty, notebook.cells[3].text], [false, 'four = 4']);
+    assert.deepEqual(recorded.sets, [' = 4']);
+    assert.deepEqual(recorded.replaced, []);
 
-    // Another program writes the same outputs at the moment of the reload.
-    await done(notebook.run([notebook.getCells()[5]], code => world.execute(PERSON, code, 40)));
-    const { count } = world.ran.at(-1);
-    const reverts = editor.commands.get('workbench.action.files.revert');
-    editor.commands.set('workbench.action.files.revert', () => {
-      const outputs = [{ output_type: 'stream', name: 'stdout', text: `six #${count}\n` }];
-      world.write('six', { execution_count: count, outputs });
-      reverts();
+    notebook.type(0, 'one, typed');
+    await pass(1000);
+    await done(world.edits('four', 'four = 4', 'four = 5'));
+    await pass(1000);
+    assert.equal(notebook.isDirty, true);
+    const told = fs.statSync(FILE).mtimeMs;
+    await done(notebook.save());
+    assert.equal(recorded.asked, 0);
+    assert(fs.statSync(FILE).mtimeMs >= told);
+    assert.deepEqual(world.read().slice(0, 4).flatMap(cell => cell.source), ['one, typed', 'two', 'three', 'four = 5']);
+
+    // A file that is written after the handler has looked is not overwritten.
+    notebook.type(0, 'one, typed again');
+    await pass(1000);
+    const saved = notebook.save();
+    world.tells = message => {
+      World.prototype.tells.call(world, message);
+      setTimeout(() => world.write('five', { source: ['five, by a program that nb does not know'] }), 0);
+    };
+    await done(saved);
+    assert.equal(await saved, false);
+    assert.equal(recorded.asked, 1);
+    delete world.tells;
+
+    // Without an answer, and in a conflict, VS Code asks; no file keeps a time of another one.
+    const asks = async () => {
+      world.write('five', { source: [`five ${recorded.asked}, longer and longer`] });
+      const { mtimeMs } = fs.statSync(FILE);
+      await done(notebook.save());
+      await pass(3000);
+      assert.equal(fs.statSync(FILE).mtimeMs, mtimeMs);
+    };
+    world.synced = () => {};
+    await asks();
+    assert.equal(recorded.asked, 2);
+    delete world.synced;
+    const conflict = { type: 'conflict', cell: world.names.one, by: 'claude', mine: 'one, typed again', theirs: 'one = 1' };
+    world.tells(conflict);
+    await asks();
+    assert.equal(recorded.asked, 3);
+
+    // The person sees it at the cell, and chooses there.
+    const [first] = notebook.getCells();
+    assert.deepEqual(editor.marks(first), ['$(warning) claude changed these lines:', 'mine', 'theirs', 'both', 'difference']);
+    const chooses = async text => {
+      const { command } = editor.items(first).find(it => it.text === text);
+      await done(editor.vscode.commands.executeCommand(command.command, ...command.arguments));
+    };
+    await chooses('difference');
+    assert.deepEqual(recorded.diffs, [{ left: 'one = 1', right: 'one, typed again', title: 'claude changed these lines' }]);
+    await chooses('theirs');
+    assert.deepEqual(world.heard.at(-1), {
+      type: 'choose', doc: String(notebook.uri), cell: world.names.one, keep: 'theirs', theirs: 'one = 1',
     });
-    await edited('four = 6');
-    editor.commands.set('workbench.action.files.revert', reverts);
-    assert.equal(recorded.replaced.length, 6);
-    assert.equal(notebook.printed(5).includes(`six #${count}`), true);
+    world.tells({ type: 'settled', cell: world.names.one });
+    await pass(10);
+    assert.deepEqual(editor.marks(first), []);
+    assert.deepEqual(recorded.messages, []);
+    // A time that the handler has changed is put back where no save follows.
+    const wait = [];
+    const { mtimeMs } = fs.statSync(FILE);
+    editor.events.willSave.fire({ notebook, waitUntil: each => wait.push(each) });
+    await done(...wait);
+    assert.equal(fs.statSync(FILE).mtimeMs, 1000);
+    await pass(2500);
+    assert.equal(fs.statSync(FILE).mtimeMs, mtimeMs);
+    world.end();
+  },
+
+  // What the person types meanwhile is refused with the text that is there, and reported after the answers only.
+  async types() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    notebook.type(0, 'one 1');
+    const answers = Promise.all([
+      world.asks('set', { cell: world.names.one, was: 'one', source: 'ONE' }),
+      world.asks('set', { cell: world.names.two, was: 'two', source: 'TWO' }),
+      world.asks('set', { cell: world.names.six, was: 'six', source: 'SIX\u2028' }),
+    ]);
+    await pass(10);
+    notebook.type(1, 'two 2');
+    await pass(300);
+    notebook.type(5, 'SIX\u2028 6');
+    await done(answers);
+    const doc = String(notebook.uri);
+    await pass(1000);
+    const said = world.heard.slice(world.heard.findIndex(it => it.type === 'refused'));
+    assert.deepEqual(said, [
+      { type: 'refused', doc, seq: 1, source: 'one 1' },
+      { type: 'refused', doc, seq: 2, source: 'two 2' },
+      { type: 'applied', doc, seq: 3 },
+      { type: 'text', doc, cell: world.names.six, source: 'SIX\u2028 6' },
+    ]);
+    // Metadata: only what differs.
+    notebook.cells[0].metadata = { ...notebook.cells[0].metadata, metadata: { mine: 1, tags: ['a'], gone: true } };
+    const metadata = Promise.all([
+      world.asks('metadata', { cell: world.names.one, was: { tags: ['a'], gone: true }, metadata: { tags: ['b'] } }),
+      world.asks('metadata', { was: {}, metadata: { kernelspec: { name: 'python3' } } }),
+    ]);
+    await done(metadata);
+    assert.deepEqual(notebook.cells[0].metadata.metadata, { mine: 1, tags: ['b'] });
+    assert.deepEqual(notebook.metadata.metadata, { kernelspec: { name: 'python3' } });
     world.end();
   },
 

@@ -28,10 +28,10 @@ async function until(event, condition) {
 
 // What a person would see.
 const recorded = {
-  status: undefined, newer: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [],
+  status: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [],
   // What a person loses: cells whose request was dropped, and how often the cursor was thrown out of a cell.
   dropped: [], thrownOut: 0,
-  reverts: 0, replaced: [],
+  replaced: [], sets: [], asked: 0,
 };
 // What the person answers, in this order; none is to close the message.
 const answers = [];
@@ -77,29 +77,82 @@ class NotebookCellStatusBarItem {
   constructor(text, alignment) { this.text = text; this.alignment = alignment; }
 }
 
-class TabInputNotebook {
-  constructor(uri) { this.uri = uri; }
+class NotebookCellOutput {
+  constructor(items, metadata) { Object.assign(this, { items, metadata }); }
+}
+
+class NotebookCellOutputItem {
+  constructor(data, mime) { Object.assign(this, { data, mime }); }
+
+  static text(value, mime) { return new NotebookCellOutputItem(encoded(value), mime); }
+
+  static json(value, mime) { return NotebookCellOutputItem.text(JSON.stringify(value), mime); }
+
+  static stdout(value) { return NotebookCellOutputItem.text(value, 'application/vnd.code.notebook.stdout'); }
+
+  static stderr(value) { return NotebookCellOutputItem.text(value, 'application/vnd.code.notebook.stderr'); }
+
+  static error({ name, message: text, stack }) {
+    return NotebookCellOutputItem.json({ name, message: text, stack }, 'application/vnd.code.notebook.error');
+  }
+}
+
+class Position {
+  constructor(line, character) { Object.assign(this, { line, character }); }
+}
+
+class Range {
+  constructor(start, end) { Object.assign(this, { start, end }); }
 }
 
 class WorkspaceEdit {
-  constructor() { this.edits = []; }
+  constructor() { this.edits = []; this.texts = []; }
 
   set(uri, edits) { this.edits.push({ uri, edits }); }
+
+  // VS Code refuses an edit of a text that has changed since.
+  replace(uri, range, text) {
+    const cell = notebooks.flatMap(each => each.cells).find(each => each.document.uri === uri);
+    this.texts.push({ cell, range, text, was: cell.text });
+  }
 }
 
 const NotebookEdit = {
   replaceCells: (range, cells) => ({ range, cells }),
+  insertCells: (at, cells) => ({ range: new NotebookRange(at, at), cells }),
   updateCellMetadata: (index, metadata) => ({ index, metadata }),
+  updateNotebookMetadata: metadata => ({ metadata }),
 };
 
 const events = Object.fromEntries(
-  ['open', 'willSave', 'save', 'change', 'close', 'active', 'text', 'configuration'].map(name => [name, new EventEmitter()]),
+  ['open', 'willSave', 'save', 'change', 'close', 'active', 'text', 'cursor', 'selection', 'document', 'configuration'].map(name => [name, new EventEmitter()]),
 );
 
 // Lets what is under way happen first.
 const turn = () => new Promise(resolve => { setImmediate(resolve); });
 
 const encoded = text => new TextEncoder().encode(text);
+
+// Outputs as VS Code's extension "ipynb" writes them.
+const lines = text => text.split(/(?<=\n)/);
+function written({ items, metadata }) {
+  const text = ({ data }) => new TextDecoder().decode(data);
+  const data = Object.fromEntries(items.map(it => {
+    const isBinary = it.mime.startsWith('image/') && it.mime !== 'image/svg+xml';
+    if (isBinary) return [it.mime, Buffer.from(it.data).toString('base64')];
+    return [it.mime, it.mime.includes('json') ? JSON.parse(text(it)) : lines(text(it))];
+  }));
+  const { outputType: type, executionCount: count = null } = metadata;
+  if (type === 'stream') return { output_type: type, name: items[0].mime.split('.').at(-1), text: lines(text(items[0])) };
+  if (type === 'error') {
+    const { name, message: value } = JSON.parse(text(items[0]));
+    return { output_type: type, ename: name, evalue: value, traceback: metadata.originalError.traceback };
+  }
+  return { output_type: type, data, metadata: metadata.metadata, ...(type === 'execute_result' ? { execution_count: count } : {}) };
+}
+
+// The extension's own reader, which is checked against VS Code's own in the workbench.
+let outputOf = it => { ({ outputOf } = require(path.join(process.env.NB_TEST_EXTENSION, 'outputs.js'))); return outputOf(it); };
 
 const decoded = outputs => outputs.flatMap(it => it.items).map(it => new TextDecoder().decode(it.data)).join('');
 
@@ -120,18 +173,18 @@ class Notebook {
     this.load();
   }
 
-  // Reads the file, as an editor does that opens, reloads or reverts a tab. VS Code keeps the equal cells before the
+  // Reads the file, as an editor does that opens or reloads a tab. VS Code keeps the equal cells before the
   // first and after the last difference, and replaces all between; a cell that was run here is equal to none.
   load() {
     this.loaded = fs.statSync(this.uri.fsPath);
     const found = JSON.parse(fs.readFileSync(this.uri.fsPath, 'utf8'));
-    this.metadata = { metadata: found.metadata };
+    this.metadata = { nbformat: found.nbformat, nbformat_minor: found.nbformat_minor, metadata: found.metadata };
     const data = found.cells.map(cell => {
       const kind = cell.cell_type === 'markdown' ? 1 : 2;
       const text = Array.isArray(cell.source) ? cell.source.join('') : cell.source;
       const made = new NotebookCellData(kind, text, kind === 1 ? 'markdown' : 'python');
       made.metadata = { id: cell.id, metadata: cell.metadata, ...(kind === 2 ? { execution_count: cell.execution_count } : {}) };
-      made.outputs = (cell.outputs ?? []).map(it => ({ items: [{ mime: it.output_type, data: encoded(JSON.stringify(it)) }] }));
+      made.outputs = (cell.outputs ?? []).map(outputOf);
       made.executionSummary = { executionOrder: cell.execution_count ?? undefined };
       return made;
     });
@@ -157,14 +210,25 @@ class Notebook {
         edits(undefined);
       }
     }
+    for (const cell of removedCells) cell.index = -1;
     this.cells.forEach((cell, index) => { cell.index = index; });
+    // The selection keeps its place, not its cell: the second change above the cursor throws it out of its cell, unless the
+    // selection is set in between.
+    const edited = this.cells.find(cell => cell.document === textEditor?.document);
+    if (edited && removedCells.length !== data.length && start <= edited.index) {
+      if (isShifted) {
+        recorded.thrownOut++;
+        edits(undefined);
+      }
+      isShifted = true;
+    }
     const change = { range: new NotebookRange(start, end), removedCells, addedCells: this.cells.slice(start, start + data.length) };
     events.change.fire({ notebook: this, cellChanges: [], contentChanges: [change] });
   }
 
   cell(data) {
     const cell = { ...data, notebook: this, text: data.value };
-    cell.document = { getText: () => cell.text, languageId: data.languageId };
+    cell.document = { getText: () => cell.text, languageId: data.languageId, uri: new Uri('vscode-notebook-cell', `${++cellNumber}`) };
     return cell;
   }
 
@@ -187,13 +251,14 @@ class Notebook {
   type(at, text) {
     const cell = this.cells[at];
     cell.text = text;
+    events.document.fire({ document: cell.document });
     this.isChanged([{ cell, document: cell.document }]);
   }
 
   // The person's own run of a cell has printed this.
   prints(at, text, count) {
     const cell = this.cells[at];
-    cell.outputs = [{ items: [{ mime: 'text/plain', data: encoded(text) }] }];
+    cell.outputs = [outputOf({ output_type: 'display_data', data: { 'text/plain': text }, metadata: {} })];
     this.summary(cell, { executionOrder: count, success: true });
   }
 
@@ -225,7 +290,7 @@ class Notebook {
       }
       const outputs = await ends;
       if (!this.requests.delete(cell)) continue;
-      cell.outputs = outputs.map(it => ({ items: [{ mime: it.output_type, data: encoded(JSON.stringify(it)) }] }));
+      cell.outputs = outputs.map(outputOf);
       if (!this.losesCounts) cell.metadata = { ...cell.metadata, execution_count: executionOrder };
       this.summary(cell, { executionOrder, success: true });
     }
@@ -239,22 +304,25 @@ class Notebook {
 
   // VS Code refuses to save over a file whose time is later than at the last load or save, and whose size is another.
   async save() {
-    if (!this.isDirty) return;
+    if (!this.hasChanges) return true;
     const waits = [];
     events.willSave.fire({ notebook: this, waitUntil: edit => waits.push(edit) });
-    for (const edit of await Promise.all(waits)) {
-      await vscode.workspace.applyEdit(edit);
-      await turn();
-    }
+    await Promise.all(waits);
+    await turn();
     const { mtimeMs, size } = fs.statSync(this.uri.fsPath);
-    if (mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) throw new Error('the content of the file is newer');
+    if (mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) {
+      recorded.asked++;
+      changed();
+      return false;
+    }
     const found = JSON.parse(fs.readFileSync(this.uri.fsPath, 'utf8'));
+    found.metadata = this.metadata.metadata;
     found.cells = this.cells.map(cell => ({
       cell_type: cell.kind === 1 ? 'markdown' : 'code', id: cell.metadata.id, metadata: cell.metadata.metadata,
       source: cell.text.split(/(?<=\n)/),
       ...(cell.kind === 1 ? {} : {
         execution_count: cell.metadata.execution_count ?? null,
-        outputs: cell.outputs.flatMap(it => it.items).map(it => JSON.parse(new TextDecoder().decode(it.data))),
+        outputs: cell.outputs.map(written),
       }),
     }));
     fs.writeFileSync(this.uri.fsPath, `${JSON.stringify(found, null, 1)}\n`);
@@ -262,22 +330,34 @@ class Notebook {
     this.loaded = fs.statSync(this.uri.fsPath);
     this.isDirty = this.hasChanges = false;
     events.save.fire(this);
+    return true;
   }
 }
 
 // ---- The editor
 
 const notebooks = [];
+let cellNumber = 0;
+let isShifted = false;
+let selection = new NotebookRange(0, 1);
 let active;
 let textEditor;
 
 // The person sets the cursor into a cell, or leaves it.
 function edits(cell) {
   textEditor = cell && { document: cell.document };
+  isShifted = false;
   events.text.fire(textEditor);
+  if (cell) events.cursor.fire({ textEditor, kind: 2 });
 }
 
-const editorOf = notebook => ({ notebook, revealRange: range => { recorded.revealed.push(range.start); changed(); } });
+const editorOf = notebook => ({
+  notebook,
+  visibleRanges: [new NotebookRange(0, 100)],
+  get selection() { return selection; },
+  set selection(range) { [selection, isShifted] = [range, false]; },
+  revealRange: range => { recorded.revealed.push(range.start); changed(); },
+});
 
 function open(file) {
   const notebook = new Notebook(path.resolve(file));
@@ -302,19 +382,16 @@ function close(notebook) {
   events.close.fire(notebook);
 }
 
-// A file has changed. The editor itself takes it in where a tab has no unsaved changes.
-const fileEvents = [new EventEmitter(), new EventEmitter()];
+// A file has changed. The editor takes it in where a tab has no unsaved changes.
 function fileChanged(name) {
   const uri = Uri.file(path.resolve(name));
   const open = notebooks.find(each => String(each.uri) === String(uri));
   if (open && !open.hasChanges && fs.existsSync(uri.fsPath) && fs.statSync(uri.fsPath).mtimeMs > open.loaded.mtimeMs) open.load();
-  for (const each of fileEvents) each.fire(uri);
 }
 
 const providers = [];
 const contents = new Map();
 const commands = new Map([
-  ['workbench.action.files.revert', () => { recorded.reverts++; active.notebook.load(); }],
   ['workbench.action.openSettings', name => { recorded.settings = name; changed(); }],
   ['vscode.diff', (left, right, title) => {
     const text = uri => contents.get(uri.scheme).provideTextDocumentContent(uri);
@@ -332,8 +409,9 @@ const message = kind => async (text, ...choices) => {
 };
 
 const vscode = {
-  EventEmitter, NotebookCellData, NotebookCellStatusBarItem, NotebookEdit, NotebookRange, TabInputNotebook, Uri,
-  WorkspaceEdit,
+  EventEmitter, NotebookCellData, NotebookCellOutput, NotebookCellOutputItem, NotebookCellStatusBarItem, NotebookEdit,
+  NotebookRange, Position, Range, Uri, WorkspaceEdit,
+  NotebookCellKind: { Markup: 1, Code: 2 },
   NotebookCellStatusBarAlignment: { Left: 1, Right: 2 },
   NotebookEditorRevealType: { InCenter: 1 },
   ProgressLocation: { Notification: 15 },
@@ -355,14 +433,12 @@ const vscode = {
   },
   window: {
     get activeNotebookEditor() { return active; },
+    get visibleNotebookEditors() { return active ? [active] : []; },
     onDidChangeActiveNotebookEditor: events.active.event,
     get activeTextEditor() { return textEditor; },
     onDidChangeActiveTextEditor: events.text.event,
-    tabGroups: {
-      activeTabGroup: {
-        get activeTab() { return active && { input: new TabInputNotebook(active.notebook.uri) }; },
-      },
-    },
+    onDidChangeTextEditorSelection: events.cursor.event,
+    onDidChangeNotebookEditorSelection: events.selection.event,
     createOutputChannel: () => ({ appendLine: text => { recorded.output.push(text); changed(); }, dispose() {} }),
     createStatusBarItem: id => {
       const name = id.replace('nb.', '');
@@ -381,12 +457,6 @@ const vscode = {
     withProgress: (options, work) => work(),
   },
   workspace: {
-    fs: {
-      readFile: async uri => {
-        await turn();
-        return new Uint8Array(fs.readFileSync(uri.fsPath));
-      },
-    },
     get notebookDocuments() { return [...notebooks]; },
     get workspaceFolders() { return [{ uri: Uri.file(process.cwd()) }]; },
     getConfiguration: () => ({ inspect: () => ({ globalValue: settings.path, workspaceValue: settings.workspace }) }),
@@ -395,22 +465,31 @@ const vscode = {
     onDidSaveNotebookDocument: events.save.event,
     onDidChangeNotebookDocument: events.change.event,
     onDidCloseNotebookDocument: events.close.event,
+    onDidChangeTextDocument: events.document.event,
     onDidChangeConfiguration: events.configuration.event,
     registerTextDocumentContentProvider: (scheme, provider) => {
       contents.set(scheme, provider);
       return { dispose() {} };
     },
     findFiles: async () => (fs.existsSync('.nb/state.json') ? [Uri.file(path.resolve('.nb/state.json'))] : []),
-    createFileSystemWatcher: () => {
-      const watch = settings.watches && fs.watch(process.cwd(), (_, name) => name?.endsWith('.ipynb') && fileChanged(name));
-      return { onDidChange: fileEvents[0].event, onDidCreate: fileEvents[1].event, dispose: () => watch && watch.close() };
-    },
-    applyEdit: async ({ edits: all }) => {
+    applyEdit: async ({ edits: all, texts }) => {
+      await turn();
+      if (texts.some(({ cell, was }) => cell.text !== was || cell.index < 0)) return false;
+      for (const { cell, range, text } of texts) {
+        const at = ({ line, character }) => lines(cell.text).slice(0, line).join('').length + character;
+        recorded.sets.push(text);
+        cell.text = cell.text.slice(0, at(range.start)) + text + cell.text.slice(at(range.end));
+        events.document.fire({ document: cell.document });
+        cell.notebook.isChanged([{ cell, document: cell.document }]);
+      }
       for (const { uri, edits: each } of all) {
         const notebook = notebooks.find(it => String(it.uri) === String(uri));
-        for (const { range, cells, index, metadata } of each) {
-          if (metadata) {
+        // All places are those before the edit.
+        for (const { range, cells, index, metadata } of each.toSorted((one, other) => (other.range?.end ?? 0) - (one.range?.end ?? 0))) {
+          if (index !== undefined) {
             notebook.cells[index].metadata = metadata;
+          } else if (metadata) {
+            notebook.metadata = metadata;
           } else {
             recorded.replaced.push(...notebook.cells.slice(range.start, range.end).map(cell => cell.text));
             notebook.replace(range.start, range.end, cells);
@@ -461,13 +540,15 @@ const kernels = new Map();
 const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true };
 
 // What the extension shows below a cell.
-const marks = cell => providers.map(each => each.provideCellStatusBarItems(cell)).filter(Boolean).map(it => it.text);
+const marks = cell => items(cell).map(it => it.text);
+const items = cell => providers.flatMap(each => each.provideCellStatusBarItems(cell));
 
 // The context of the extension, with the window's memory.
 function context() {
   const memory = new Map();
+  const watch = settings.watches && fs.watch(process.cwd(), (_, name) => name?.endsWith('.ipynb') && fileChanged(name));
   return {
-    subscriptions: [],
+    subscriptions: [{ dispose: () => watch && watch.close() }],
     workspaceState: {
       get: (key, otherwise) => memory.get(key) ?? otherwise,
       update: async (key, value) => { memory.set(key, value); changed(); },
@@ -477,6 +558,6 @@ function context() {
 }
 
 module.exports = {
-  answers, changed, close, commands, context, edits, events, fileChanged, jupyter, kernels, marks, open, recorded, settings, show,
+  answers, changed, close, commands, context, edits, events, fileChanged, items, jupyter, kernels, marks, open, recorded, settings, show,
   until, vscode,
 };

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub const ID: &str = "nb.nb-shared-kernel";
 
 /// The files of the extension except `package.json`, with the names that they have in it.
-const FILES: [(&str, &[u8]); 14] = [
+const FILES: [(&str, &[u8]); 13] = [
     ("LICENSE.txt", include_bytes!("../../../../LICENSE")),
     (
         "logo-64x64.png",
@@ -18,15 +18,14 @@ const FILES: [(&str, &[u8]); 14] = [
     ),
     ("activity.js", include_bytes!("../vscode/activity.js")),
     ("cells.js", include_bytes!("../vscode/cells.js")),
+    ("editor.js", include_bytes!("../vscode/editor.js")),
     ("extension.js", include_bytes!("../vscode/extension.js")),
-    ("follower.js", include_bytes!("../vscode/follower.js")),
     ("kernel.js", include_bytes!("../vscode/kernel.js")),
     ("live.js", include_bytes!("../vscode/live.js")),
     ("nb.js", include_bytes!("../vscode/nb.js")),
+    ("outputs.js", include_bytes!("../vscode/outputs.js")),
+    ("process.js", include_bytes!("../vscode/process.js")),
     ("project.js", include_bytes!("../vscode/project.js")),
-    ("reports.js", include_bytes!("../vscode/reports.js")),
-    ("requests.js", include_bytes!("../vscode/requests.js")),
-    ("tabs.js", include_bytes!("../vscode/tabs.js")),
     ("words.js", include_bytes!("../vscode/words.js")),
 ];
 

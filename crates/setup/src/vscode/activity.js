@@ -27,26 +27,17 @@ const MOST = 1000;
 // States of a session whose kernel a front end can use.
 const UP = new Set(['idle', 'busy', 'live', 'disconnected', 'starting', 'restarting', 'elsewhere', 'unchecked']);
 
-/**
- * Whether this is the person, at any front end, as `nb` names them.
- * @param {unknown} by
- */
+/** Whether this is the person, at any front end, as `nb` names them. @param {unknown} by */
 const isHuman = by => typeof by === 'string' && (by === 'human' || /^human \(.*\)$/.test(by));
 
-/**
- * @param {unknown} by
- * @returns {by is string}
- */
+/** @param {unknown} by @returns {by is string} */
 const isAgent = by => typeof by === 'string' && by !== '' && !isHuman(by) && by !== 'username'
   && by !== 'another client' && !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(by);
 
 /** @param {unknown} value */
 const text = value => (typeof value === 'string' ? value : undefined);
 
-/**
- * @param {string} notebook
- * @param {string} cell
- */
+/** @param {string} notebook @param {string} cell */
 const key = (notebook, cell) => `${notebook}\0${cell}`;
 
 class Activity {
@@ -59,7 +50,7 @@ class Activity {
     this.marks = new Map();
     /** @type {Map<string, { kernelOf: string, isUp: boolean }>} by notebook */
     this.sessions = new Map();
-    /** @type {Map<string, number>} when a person's request last ended, by notebook */
+    /** @type {Map<string, number>} when a request last ended, by session */
     this.ended = new Map();
     // Whether each event since the last status has been taken.
     this.isFollowed = false;
@@ -92,9 +83,7 @@ class Activity {
     }
   }
 
-  /**
-   * Forgets what ran when the events broke off.
-   */
+  /** Forgets what ran when the events broke off. */
   lose() {
     this.isFollowed = false;
     this.runs.clear();
@@ -103,8 +92,7 @@ class Activity {
 
   /**
    * Takes one event. Returns whether the sessions may have changed, so that the status is to be read again.
-   * @param {any} event
-   * @param {number} now
+   * @param {any} event @param {number} now
    */
   take(event, now) {
     const session = text(event?.session);
@@ -147,12 +135,7 @@ class Activity {
     }
   }
 
-  /**
-   * @param {string} session
-   * @param {string} id
-   * @param {any} event
-   * @param {number} now
-   */
+  /** @param {string} session @param {string} id @param {any} event @param {number} now */
   end(session, id, event, now) {
     const known = this.runs.get(id);
     const wasRun = event.status !== 'withdrawn' && event.status !== 'aborted';
@@ -170,22 +153,14 @@ class Activity {
     }
   }
 
-  /**
-   * @param {string} id
-   * @param {Run} run
-   * @param {number} now
-   */
+  /** @param {string} id @param {Run} run @param {number} now */
   drop(id, run, now) {
     this.runs.delete(id);
-    if (isHuman(run.by)) this.ended.set(run.notebook, now);
+    this.ended.set(run.session, now);
     bound(this.ended);
   }
 
-  /**
-   * @param {string} notebook
-   * @param {any} event
-   * @param {number} now
-   */
+  /** @param {string} notebook @param {any} event @param {number} now */
   change(notebook, event, now) {
     for (const step of Array.isArray(event.changes) ? event.changes : []) {
       const cell = text(step?.cell);
@@ -198,11 +173,7 @@ class Activity {
     }
   }
 
-  /**
-   * @param {string} notebook
-   * @param {string} cell
-   * @param {Mark} mark
-   */
+  /** @param {string} notebook @param {string} cell @param {Mark} mark */
   mark(notebook, cell, mark) {
     // Last in the order of the map.
     this.marks.delete(key(notebook, cell));
@@ -210,46 +181,30 @@ class Activity {
     bound(this.marks);
   }
 
-  /**
-   * What the kernel of a notebook runs.
-   * @param {string} notebook
-   * @returns {Run | undefined}
-   */
+  /** What the kernel of a notebook runs. @param {string} notebook @returns {Run | undefined} */
   running(notebook) {
     const session = this.sessions.get(notebook)?.kernelOf ?? notebook;
     return [...this.runs.values()].find(run => run.session === session);
   }
 
-  /**
-   * What waits until a run has ended.
-   * @param {Run} run
-   */
+  /** What waits until a run has ended. @param {Run} run */
   behind(run) {
     return [...this.waits.values()].filter(each => each.session === run.session);
   }
 
   /**
-   * Whether a person's cell of a notebook runs, at any front end.
+   * Since when the kernel of a notebook is idle; `undefined` if it is not, or that is not known.
    * @param {string} notebook
    */
-  isRunByPerson(notebook) {
-    return [...this.runs.values()].some(run => run.notebook === notebook && isHuman(run.by));
-  }
-
-  /**
-   * Whether the kernel of a notebook is known to be idle.
-   * @param {string} notebook
-   */
-  isIdle(notebook) {
-    return this.isFollowed && this.sessions.get(notebook)?.isUp === true && !this.running(notebook);
+  idleSince(notebook) {
+    const session = this.sessions.get(notebook);
+    if (!this.isFollowed || !session?.isUp || this.running(notebook)) return undefined;
+    return this.ended.get(session.kernelOf) ?? 0;
   }
 
   /**
    * What an agent does to a cell or has just done to it.
-   * @param {string} notebook
-   * @param {string} cell
-   * @param {number} now
-   * @returns {Mark | undefined}
+   * @param {string} notebook @param {string} cell @param {number} now @returns {Mark | undefined}
    */
   markOf(notebook, cell, now) {
     const run = this.running(notebook);
@@ -260,10 +215,7 @@ class Activity {
     return mark && now - Number(mark.at) < MARKED ? mark : undefined;
   }
 
-  /**
-   * When the next mark is old, in milliseconds from now; `undefined` if no cell is marked.
-   * @param {number} now
-   */
+  /** When the next mark is old, in milliseconds from now; `undefined` if no cell is marked. @param {number} now */
   nextExpiry(now) {
     for (const [each, mark] of this.marks) if (now - Number(mark.at) >= MARKED) this.marks.delete(each);
     const times = [...this.marks.values()].map(mark => Number(mark.at) + MARKED - now);

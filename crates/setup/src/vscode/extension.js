@@ -9,12 +9,11 @@ const path = require('node:path');
 const vscode = require('vscode');
 const { isAgent, isHuman } = require('./activity');
 const { idOf } = require('./cells');
+const { Editor } = require('./editor');
 const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { Project } = require('./project');
-const { Reports } = require('./reports');
-const { Tabs } = require('./tabs');
-const { logLine, nameOf, plain, time, waits, what, who } = require('./words');
+const { changedLines, logLine, nameOf, plain, time, waits, what, who } = require('./words');
 
 /**
  * @typedef {import('@vscode/jupyter-extension').Jupyter & {
@@ -47,9 +46,6 @@ class Extension {
     this.output = vscode.window.createOutputChannel('nb');
     this.item = vscode.window.createStatusBarItem('nb.status', vscode.StatusBarAlignment.Left, 10);
     this.item.name = 'nb';
-    this.newer = vscode.window.createStatusBarItem('nb.newer', vscode.StatusBarAlignment.Left, 9);
-    this.newer.name = 'nb: the file is newer';
-    this.newer.command = 'nb.log';
     /** @type {vscode.EventEmitter<void>} */
     this.marks = new vscode.EventEmitter();
     /** @type {NodeJS.Timeout | undefined} */
@@ -61,38 +57,31 @@ class Extension {
     // A person may open a notebook first, and run `nb open` then, in this folder or above it.
     this.search = setInterval(() => {
       for (const notebook of vscode.workspace.notebookDocuments) {
-        if (!this.reports.open.has(notebook)) this.projectOf(notebook);
+        if (!this.editor.open.has(String(notebook.uri))) this.projectOf(notebook);
       }
     }, SEARCH);
     this.search.unref();
-    this.tabs = new Tabs({
-      isOurs: notebook => this.projectOf(notebook) !== undefined,
-      kernel: notebook => {
+    this.editor = new Editor({
+      program: () => this.program(),
+      idleSince: notebook => {
         const project = this.projectOf(notebook);
-        const key = project?.key(notebook.uri.fsPath) ?? '';
-        const { activity } = project ?? {};
-        return {
-          isRunByPerson: activity?.isRunByPerson(key) === true,
-          endedAt: activity?.ended.get(key) ?? -Infinity,
-          isIdle: activity?.isIdle(key) === true,
-        };
+        return project?.activity.idleSince(project.key(notebook.uri.fsPath));
       },
-      marks: () => this.draw(),
+      marks: () => this.marks.fire(),
       says: text => this.says(text),
     });
-    this.reports = new Reports({ program: () => this.program(), says: text => this.says(text) });
     context.subscriptions.push(
-      this, this.reports, this.output, this.item, this.newer, this.marks, this.tabs,
+      this, this.editor, this.output, this.item, this.marks,
       vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
       vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
       vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
       vscode.notebooks.registerNotebookCellStatusBarItemProvider(VIEW, {
         onDidChangeCellStatusBarItems: this.marks.event,
-        provideCellStatusBarItems: cell => this.markOf(cell),
+        provideCellStatusBarItems: cell => this.marksOf(cell),
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => this.looksAtNotebook()),
       vscode.workspace.onDidOpenNotebookDocument(notebook => {
-        if (this.projectOf(notebook)) this.reports.opened(notebook);
+        if (this.projectOf(notebook)) this.editor.opened(notebook);
       }),
       vscode.workspace.onDidChangeConfiguration(event => {
         if (event.affectsConfiguration('nb.path')) this.begin();
@@ -105,20 +94,17 @@ class Extension {
     this.isDisposed = true;
     clearTimeout(this.expiry);
     clearInterval(this.search);
-    for (const project of this.projects.values()) project.dispose();
+    for (const { process: events } of this.projects.values()) events.stop(true);
   }
 
-  /**
-   * Writes a line into the output channel.
-   * @param {string} text
-   */
+  /** Writes a line into the output channel. @param {string} text */
   says(text) {
     this.output.appendLine(plain(text));
   }
 
   /** Finds the projects of the workspace and of the open notebooks. */
   begin() {
-    for (const project of this.projects.values()) project.dispose();
+    for (const { process: events } of this.projects.values()) events.stop(true);
     this.projects.clear();
     for (const folder of vscode.workspace.workspaceFolders ?? []) {
       if (folder.uri.scheme === 'file') this.find(path.join(folder.uri.fsPath, 'notebook.ipynb'));
@@ -148,10 +134,7 @@ class Extension {
     await vscode.commands.executeCommand('workbench.action.openSettings', 'nb.path');
   }
 
-  /**
-   * Finds the project of a notebook, and begins to follow it.
-   * @param {string} notebook
-   */
+  /** Finds the project of a notebook, and begins to follow it. @param {string} notebook */
   find(notebook) {
     const root = projectOf(notebook);
     if (!root || this.isDisposed) return undefined;
@@ -163,15 +146,13 @@ class Extension {
       return undefined;
     }
     const project = new Project(program, root, {
-      changed: (_, event) => this.changed(project, event),
+      changed: () => this.changed(project),
       says: text => this.says(text),
     });
     this.projects.set(root, project);
-    project.start();
+    project.process.start();
     for (const open of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(open) !== project) continue;
-      void this.tabs.opened(open);
-      this.reports.opened(open);
+      if (this.projectOf(open) === project) this.editor.opened(open);
     }
     return project;
   }
@@ -194,11 +175,8 @@ class Extension {
     void this.chooseOnce();
   }
 
-  /**
-   * @param {Project} project
-   * @param {any} [event]
-   */
-  changed(project, event) {
+  /** @param {Project} project */
+  changed(project) {
     if (this.isDisposed) return;
     this.looksAtNotebook();
     this.marks.fire();
@@ -206,15 +184,6 @@ class Extension {
     clearTimeout(this.expiry);
     const times = [...this.projects.values()].flatMap(each => each.activity.nextExpiry(now) ?? []);
     if (times.length) this.expiry = setTimeout(() => this.changed(project), Math.min(...times) + 100);
-    const isOver = ['opened', 'restarted', 'stopped', 'died'].includes(event?.event);
-    if (!isOver && !['edited', 'saved', 'done'].includes(event?.event)) return;
-    for (const notebook of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(notebook) !== project) continue;
-      const key = project.key(notebook.uri.fsPath);
-      const session = project.activity.sessions.get(key)?.kernelOf ?? key;
-      if (isOver && event.session === session) this.tabs.requestsOf(notebook).lose();
-      this.tabs.soon(notebook);
-    }
   }
 
   // ---- What is shown
@@ -236,14 +205,6 @@ class Extension {
   draw() {
     const active = this.active();
     const found = this.runs();
-    if (active && this.tabs.isNewer(active.notebook)) {
-      const name = nameOf(active.key);
-      this.newer.text = `$(warning) nb: the file of ${name} is newer`;
-      this.newer.tooltip = `Others have changed ${name}. The tab takes that in once no cell of yours waits or runs and the cursor is in no cell (Esc); where both have new text, you are asked. Click to see what agents did.`;
-      this.newer.show();
-    } else {
-      this.newer.hide();
-    }
     if (found) {
       const { run, project } = found;
       const isElsewhere = !active || run.notebook !== active.key;
@@ -263,22 +224,39 @@ class Extension {
     }
   }
 
-  /**
-   * What an agent does or did to a cell.
-   * @param {vscode.NotebookCell} cell
-   */
-  markOf(cell) {
+  /** What an agent does or did to a cell, and what the person can choose there. @param {vscode.NotebookCell} cell */
+  marksOf(cell) {
+    const { Left, Right } = vscode.NotebookCellStatusBarAlignment;
+    /** @param {string} text @param {string} command @param {string} tooltip */
+    const item = (text, command, tooltip, side = Right) => {
+      const made = new vscode.NotebookCellStatusBarItem(text, side);
+      made.command = { title: tooltip, command, arguments: [cell] };
+      made.tooltip = tooltip;
+      return made;
+    };
+    const conflict = this.editor.conflictOf(cell);
+    if (conflict) {
+      /** @param {string} name @param {string} tooltip */
+      const choice = (name, tooltip) => item(name, `nb.conflict.${name}`, tooltip, Left);
+      return [
+        item(`$(warning) ${changedLines(conflict.by)}:`, 'nb.conflict.difference', 'Show the difference', Left),
+        choice('mine', 'Keep your text'), choice('theirs', 'Take the text of the file'),
+        choice('both', 'Keep both: yours, then the other'), choice('difference', 'Show the difference'),
+      ];
+    }
+    const held = this.editor.heldBy(cell);
+    if (held !== undefined) {
+      const why = 'Show the outputs now, unless a run of yours waits for the cell. Else they follow when you leave it';
+      return [item(`$(sparkle) ${who(held)} ran this · outputs follow`, 'nb.outputs', why)];
+    }
     const project = this.projectOf(cell.notebook);
     const id = idOf(cell.metadata);
     const mark = id && project?.activity.markOf(project.key(cell.notebook.uri.fsPath), id, Date.now());
-    if (!mark) return undefined;
+    if (!mark) return [];
     const words = { runs: 'runs this', ran: 'ran this', edited: 'edited this', inserted: 'inserted this' };
-    const icon = mark.what === 'runs' ? 'sync~spin' : 'sparkle';
-    const text = `$(${icon}) ${who(mark.by)} ${words[mark.what]} · ${time(mark.at)}`;
-    const item = new vscode.NotebookCellStatusBarItem(text, vscode.NotebookCellStatusBarAlignment.Right);
-    item.command = mark.what === 'runs' ? 'nb.interrupt' : 'nb.log';
-    item.tooltip = mark.what === 'runs' ? 'Interrupt' : 'What did the agent do';
-    return item;
+    const isRun = mark.what === 'runs';
+    const text = `$(${isRun ? 'sync~spin' : 'sparkle'}) ${who(mark.by)} ${words[mark.what]} · ${time(mark.at)}`;
+    return [item(text, isRun ? 'nb.interrupt' : 'nb.log', isRun ? 'Interrupt' : 'What did the agent do')];
   }
 
   // ---- The kernel

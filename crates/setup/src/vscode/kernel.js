@@ -17,10 +17,7 @@ function kernelId({ spec, program, language }) {
   return `.${name}.${program}./.${isPython ? '' : words.join('#').toLowerCase()}`;
 }
 
-/**
- * The language of a notebook, by the metadata that VS Code has of it.
- * @param {{ [key: string]: any }} metadata
- */
+/** The language of a notebook, by the metadata that VS Code has of it. @param {{ [key: string]: any }} metadata */
 function languageOf(metadata) {
   const own = metadata?.metadata ?? metadata?.custom?.metadata ?? {};
   const language = own.kernelspec?.language ?? own.language_info?.name;

@@ -1,166 +1,296 @@
 // Speaks with `nb live` about the open documents: docs/live.md. Knows nothing of VS Code.
 'use strict';
 
-const { spawn } = require('node:child_process');
-const { Lines, pause } = require('./follower');
+const { Process } = require('./process');
 
-// A text is reported after a pause in typing, and each second at least, in milliseconds.
+// A change of the person is reported after a pause in typing, and each second at least, in milliseconds.
 const QUIET = 150;
 const MOST = 1000;
+
+// How long the editor waits before a save, and how long the save itself may take, in milliseconds.
+const BEFORE_SAVE = 1500;
+const LONGEST_SAVE = 2000;
 
 // The exit code of an `nb` that does not know the command.
 const UNKNOWN_COMMAND = 2;
 
 /**
- * @typedef {{ cell: string, id?: string, cell_type: 'code' | 'markdown', source: string }} Cell
- * @typedef {{ doc: string, notebook: string, cells: Cell[], dirty: boolean }} OpenDocument
+ * @typedef {{ cell: string, id?: string, cell_type: 'code' | 'markdown' | 'raw', source: string }} Cell
+ * @typedef {{ notebook: string, cells: Cell[], dirty: boolean }} OpenDocument
+ * @typedef {{ applied: true } | { applied: false, source?: string }} Answer `source` is the text that the cell has
  */
 
-/** One process, begun again when it ends. */
-class Live {
-  /**
-   * @param {string} program
-   * @param {string} folder
-   * @param {{ documents: () => OpenDocument[], says: (text: string) => void }} host
-   */
-  constructor(program, folder, host) {
-    this.program = program;
-    this.folder = folder;
-    this.host = host;
-    this.failures = 0;
-    this.isStopped = false;
-    /** @type {import('node:child_process').ChildProcess | undefined} */
-    this.child = undefined;
+/**
+ * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
+ * person has changed something.
+ * @typedef {object} Host
+ * @property {() => string[]} documents
+ * @property {(doc: string) => OpenDocument | undefined} describe
+ * @property {(doc: string, message: any) => Promise<Answer>} request
+ * @property {(doc: string, message: any) => void} tell
+ * @property {(doc: string) => void} changed
+ * @property {(text: string) => void} says
+ */
+
+/** What `nb` knows of a document, and what is still to be done with it. */
+class Known {
+  constructor() {
+    /** @type {string[]} */
+    this.order = [];
+    /** @type {Map<string, { id?: string, source: string }>} */
+    this.cells = new Map();
+    this.queue = Promise.resolve();
+    this.turns = 0;
+    // Whether a change is to be reported at the end of a turn.
+    this.isDue = false;
     /** @type {NodeJS.Timeout | undefined} */
     this.timer = undefined;
-    /** @type {Map<string, { read: () => string, doc: string, cell: string, since: number, timer: NodeJS.Timeout }>} */
-    this.typed = new Map();
+    this.since = 0;
+    this.savesUntil = 0;
+    /** @type {((stamp: string | undefined) => void) | undefined} */
+    this.synced = undefined;
+  }
+
+  /** @param {Cell[]} cells */
+  has(cells) {
+    this.order = cells.map(({ cell }) => cell);
+    this.cells = new Map(cells.map(({ cell, id, source }) => [cell, { id, source }]));
+  }
+
+  /** Takes in what a request has changed. @param {any} message */
+  applies({ type, cell, id, source, after, order }) {
+    if (type === 'set') {
+      const known = this.cells.get(cell);
+      if (known) known.source = source;
+    } else if (type === 'insert') {
+      this.order = this.order.filter(each => each !== cell);
+      this.order.splice(this.order.indexOf(after) + 1, 0, cell);
+      this.cells.set(cell, { id, source });
+    } else if (type === 'remove') {
+      this.order = this.order.filter(each => each !== cell);
+      this.cells.delete(cell);
+    } else if (type === 'order') {
+      this.order = inOrder(this.order, order);
+    }
+  }
+}
+
+class Live {
+  /** @param {string} program @param {string} folder @param {Host} host */
+  constructor(program, folder, host) {
+    this.host = host;
+    /** @type {Map<string, Known>} */
+    this.known = new Map();
+    this.process = new Process(program, ['live', '--stdio'], folder, {
+      begun: () => {
+        this.process.send({ type: 'initialize', editor: 'VS Code', can: ['change'] });
+        for (const doc of host.documents()) this.open(doc);
+      },
+      message: message => this.take(message),
+      ended: (why, code) => {
+        for (const doc of [...this.known.keys()]) this.forget(doc);
+        const isOld = code === UNKNOWN_COMMAND;
+        const old = 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved';
+        host.says(isOld ? old : why);
+        return !isOld;
+      },
+    });
   }
 
   start() {
-    if (this.isStopped || this.child) return;
-    const child = spawn(this.program, ['live', '--stdio'], { cwd: this.folder, stdio: ['pipe', 'pipe', 'ignore'] });
-    this.child = child;
-    const lines = new Lines();
-    child.stdout.setEncoding('utf8');
-    child.stdout.on('data', text => lines.take(text).forEach(line => this.take(line)));
-    // Its end is reported by the process.
-    child.stdin.on('error', () => {});
-    let isOver = false;
-    const over = (/** @type {string} */ why, /** @type {number | null} */ code) => {
-      if (isOver) return;
-      isOver = true;
-      this.child = undefined;
-      if (this.isStopped) return;
-      if (code === UNKNOWN_COMMAND) {
-        this.host.says('this nb is older than the extension and knows no "nb live": agents see what you type once it is saved');
-        return;
-      }
-      this.host.says(why);
-      this.timer = setTimeout(() => this.start(), pause(this.failures));
-      this.failures += 1;
-    };
-    child.once('error', error => over(error.message, null));
-    child.once('close', (code, signal) => over(`nb live ended with ${signal ?? code}`, code));
-    this.send({ type: 'initialize', editor: 'VS Code' });
-    for (const each of this.host.documents()) this.open(each);
+    this.process.start();
+    return this;
   }
 
   stop() {
-    this.isStopped = true;
-    clearTimeout(this.timer);
-    for (const { timer } of this.typed.values()) clearTimeout(timer);
-    this.child?.stdin?.end();
+    for (const doc of [...this.known.keys()]) this.forget(doc);
+    this.process.stop();
   }
 
-  /** @param {object} message */
-  send(message) {
-    this.child?.stdin?.write(`${JSON.stringify(message)}\n`);
+  /** @param {any} message */
+  take(message) {
+    const { type, doc } = message;
+    if (type === 'initialized') this.process.works();
+    else if (type === 'problem') this.host.says(message.message);
+    else void this.turn(doc, known => this.does(doc, known, message));
   }
 
-  /** @param {string} line */
-  take(line) {
-    const message = JSON.parse(line);
-    if (message.type === 'initialized') {
-      this.failures = 0;
-    } else if (message.type === 'problem') {
-      this.host.says(message.message);
-    } else if (message.type === 'reopen') {
-      const open = this.host.documents().find(each => each.doc === message.doc);
-      if (open) this.open(open);
+  /** @param {string} doc @param {Known} known @param {any} message */
+  async does(doc, known, message) {
+    if (message.type === 'reopen') {
+      this.open(doc);
+    } else if (message.seq !== undefined) {
+      const answer = await this.host.request(doc, message).catch(error => this.fails(error));
+      this.answer(doc, known, message, answer);
+    } else if (message.type === 'synced' && known.synced) {
+      known.synced(message.stamp);
+    } else {
+      this.host.tell(doc, message);
     }
   }
 
-  /** @param {OpenDocument} document */
-  open(document) {
-    this.forget(document.doc);
-    this.send({ type: 'open', ...document });
+  /** @param {unknown} error @returns {Answer} */
+  fails(error) {
+    this.host.says(String(error));
+    return { applied: false };
+  }
+
+  /** @param {string} doc @param {Known} known @param {any} message @param {Answer} answer */
+  answer(doc, known, message, answer) {
+    if (this.known.get(doc) !== known) return;
+    const { seq, cell } = message;
+    if (answer.applied) {
+      known.applies(message);
+      this.process.send({ type: 'applied', doc, seq });
+    } else {
+      const has = known.cells.get(cell);
+      if (has && answer.source !== undefined) has.source = answer.source;
+      this.process.send({ type: 'refused', doc, seq, source: answer.source });
+    }
   }
 
   /**
-   * The person changed a cell's text.
-   * @param {string} doc
-   * @param {string} cell
-   * @param {() => string} read
+   * Does something with a document when all before it is done. Changes of the person are reported between two turns.
+   * @param {string} doc @param {(known: Known) => void | Promise<void>} work
    */
-  text(doc, cell, read) {
-    const key = `${doc}\n${cell}`;
-    const before = this.typed.get(key);
-    clearTimeout(before?.timer);
-    const since = before?.since ?? Date.now();
-    const wait = Math.max(0, Math.min(QUIET, since + MOST - Date.now()));
-    this.typed.set(key, { read, doc, cell, since, timer: setTimeout(() => this.report(key), wait) });
+  turn(doc, work) {
+    const known = this.known.get(doc);
+    if (!known) return Promise.resolve();
+    known.turns += 1;
+    const isThere = () => this.known.get(doc) === known;
+    known.queue = known.queue.then(async () => {
+      if (isThere()) await work(known);
+    }).catch(error => void this.fails(error)).then(() => {
+      known.turns -= 1;
+      if (isThere() && known.isDue) this.report(doc);
+    });
+    return known.queue;
   }
 
-  /** @param {string} key */
-  report(key) {
-    const { doc, cell, read, timer } = this.typed.get(key) ?? {};
-    clearTimeout(timer);
-    if (this.typed.delete(key) && read) this.send({ type: 'text', doc, cell, source: read() });
-  }
-
-  /**
-   * Reports what is typed in a document now.
-   * @param {string} doc
-   */
-  flush(doc) {
-    for (const [key, typed] of [...this.typed]) if (typed.doc === doc) this.report(key);
-  }
-
-  /**
-   * The person inserted, removed or moved cells, or their ids are known now.
-   * @param {string} doc
-   * @param {string[]} order
-   * @param {Cell[]} added
-   */
-  cells(doc, order, added) {
-    this.flush(doc);
-    this.send({ type: 'cells', doc, order, new: added });
+  /** @param {string} doc */
+  open(doc) {
+    const open = this.host.describe(doc);
+    if (!open) return;
+    const known = this.known.get(doc) ?? new Known();
+    this.known.set(doc, known);
+    clearTimeout(known.timer);
+    known.isDue = false;
+    known.has(open.cells);
+    this.process.send({ type: 'open', doc, ...open });
   }
 
   /**
+   * Something in a document has changed: by the person, by a request, or since the editor has loaded the file.
    * @param {string} doc
-   * @param {string[]} order
    */
-  saved(doc, order) {
-    this.flush(doc);
-    this.send({ type: 'saved', doc, order });
+  changed(doc) {
+    const known = this.known.get(doc);
+    if (!known) return;
+    clearTimeout(known.timer);
+    const now = Date.now();
+    known.since ||= now;
+    const wait = known.savesUntil > now ? 0 : Math.max(0, Math.min(QUIET, known.since + MOST - now));
+    known.timer = setTimeout(() => {
+      if (known.turns) known.isDue = true;
+      else this.report(doc);
+    }, wait);
+  }
+
+  /** Reports where a document is not as `nb` knows it; returns whether there was something. @param {string} doc */
+  report(doc) {
+    const known = this.known.get(doc);
+    const now = known && this.host.describe(doc);
+    if (!now) return false;
+    clearTimeout(known.timer);
+    known.isDue = false;
+    known.since = 0;
+    const order = now.cells.map(({ cell }) => cell);
+    const before = (/** @type {Cell} */ { cell }) => known.cells.get(cell);
+    const added = now.cells.filter(each => !before(each) || (each.id !== undefined && each.id !== before(each)?.id));
+    const typed = now.cells.filter(each => before(each) && each.source !== before(each)?.source);
+    const isMoved = order.length !== known.order.length || order.some((cell, at) => cell !== known.order[at]);
+    if (!added.length && !typed.length && !isMoved) return false;
+    if (!now.dirty && known.savesUntil <= Date.now()) {
+      // The editor has loaded the file.
+      this.open(doc);
+      return true;
+    }
+    known.has(now.cells);
+    if (added.length || isMoved) this.process.send({ type: 'cells', doc, order, new: added });
+    for (const { cell, source } of typed) this.process.send({ type: 'text', doc, cell, source });
+    this.host.changed(doc);
+    return true;
+  }
+
+  /**
+   * The editor is about to save. The stamp of the file that the document contains then; `undefined` if there is none.
+   * @param {string} doc @returns {Promise<string | undefined>}
+   */
+  saving(doc) {
+    const known = this.known.get(doc);
+    if (!known) return Promise.resolve(undefined);
+    return new Promise(resolve => {
+      const synced = (/** @type {string | undefined} */ stamp) => {
+        clearTimeout(timer);
+        if (known.synced === synced) known.synced = undefined;
+        known.savesUntil = Date.now() + LONGEST_SAVE;
+        resolve(stamp);
+      };
+      const timer = setTimeout(() => synced(undefined), BEFORE_SAVE);
+      void this.turn(doc, () => {
+        known.savesUntil = Date.now() + BEFORE_SAVE + LONGEST_SAVE;
+        this.report(doc);
+        known.synced = synced;
+        this.process.send({ type: 'saving', doc });
+      });
+    });
+  }
+
+  /** @param {string} doc */
+  saved(doc) {
+    return this.turn(doc, known => {
+      this.report(doc);
+      known.savesUntil = 0;
+      this.process.send({ type: 'saved', doc, order: known.order });
+    });
+  }
+
+  /**
+   * The person has chosen in a conflict.
+   * @param {string} doc @param {string} cell @param {'mine' | 'theirs' | 'both'} keep @param {string} theirs
+   */
+  choose(doc, cell, keep, theirs) {
+    return this.turn(doc, () => {
+      this.report(doc);
+      this.process.send({ type: 'choose', doc, cell, keep, theirs });
+    });
   }
 
   /** @param {string} doc */
   closed(doc) {
     this.forget(doc);
-    this.send({ type: 'closed', doc });
+    this.process.send({ type: 'closed', doc });
   }
 
   /** @param {string} doc */
   forget(doc) {
-    for (const [key, { timer, doc: of }] of [...this.typed]) {
-      if (of !== doc) continue;
-      clearTimeout(timer);
-      this.typed.delete(key);
-    }
+    const known = this.known.get(doc);
+    clearTimeout(known?.timer);
+    known?.synced?.(undefined);
+    this.known.delete(doc);
   }
 }
 
-module.exports = { Live };
+/**
+ * A list in the order of another one. What is not in that one stays behind what it follows.
+ * @param {string[]} list @param {string[]} wanted
+ */
+function inOrder(list, wanted) {
+  const sorted = wanted.filter(each => list.includes(each));
+  for (const [at, each] of list.entries()) {
+    if (!wanted.includes(each)) sorted.splice(sorted.indexOf(list[at - 1]) + 1, 0, each);
+  }
+  return sorted;
+}
+
+module.exports = { Live, inOrder };

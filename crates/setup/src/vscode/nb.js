@@ -48,20 +48,13 @@ function find({ set, PATH = '', data = '', home, folders }) {
     ?? first(home ? INSTALLED.map(folder => path.join(home, folder)) : []);
 }
 
-/**
- * @param {string} folder
- * @param {string} file
- */
+/** @param {string} folder @param {string} file */
 function isBelow(folder, file) {
   const to = path.relative(folder, file);
   return to === '' || (!to.startsWith(`..${path.sep}`) && to !== '..' && !path.isAbsolute(to));
 }
 
-/**
- * The nearest folder with a `.nb` at or above a notebook's.
- * @param {string} notebook
- * @returns {string | undefined}
- */
+/** The nearest folder with a `.nb` at or above a notebook's. @param {string} notebook @returns {string | undefined} */
 function projectOf(notebook) {
   for (let folder = path.dirname(notebook); ; folder = path.dirname(folder)) {
     if (fs.statSync(path.join(folder, '.nb'), { throwIfNoEntry: false })?.isDirectory()) return folder;
@@ -71,10 +64,7 @@ function projectOf(notebook) {
 
 /** What `nb` says when it did not do what it was asked to do. */
 class NbError extends Error {
-  /**
-   * @param {string} message
-   * @param {string} kind
-   */
+  /** @param {string} message @param {string} kind */
   constructor(message, kind) {
     super(message);
     this.name = 'NbError';
@@ -84,10 +74,7 @@ class NbError extends Error {
 
 /**
  * Runs a command of `nb` to its end; its answer.
- * @param {string} program
- * @param {readonly string[]} words
- * @param {string} cwd
- * @returns {Promise<any>}
+ * @param {string} program @param {readonly string[]} words @param {string} cwd @returns {Promise<any>}
  */
 function run(program, words, cwd) {
   return new Promise((resolve, reject) => {
@@ -108,10 +95,7 @@ function run(program, words, cwd) {
   });
 }
 
-/**
- * @param {string} text
- * @returns {any}
- */
+/** @param {string} text @returns {any} */
 function lastObject(text) {
   try {
     const found = JSON.parse(text.trim().split('\n').at(-1) ?? '');

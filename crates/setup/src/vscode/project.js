@@ -3,14 +3,14 @@
 
 const path = require('node:path');
 const { Activity } = require('./activity');
-const { Follower } = require('./follower');
-const { run } = require('./nb');
+const { ACTOR, run } = require('./nb');
+const { Process } = require('./process');
 
 class Project {
   /**
    * @param {string} program
    * @param {string} root
-   * @param {{ changed: (project: Project, event?: any) => void, says: (text: string) => void }} listener
+   * @param {{ changed: (project: Project) => void, says: (text: string) => void }} listener
    */
   constructor(program, root, listener) {
     this.program = program;
@@ -19,40 +19,38 @@ class Project {
     this.activity = new Activity();
     this.isLooking = false;
     this.looksAgain = false;
-    this.follower = new Follower(program, root, {
-      begun: () => void this.look(),
-      event: event => {
-        if (this.activity.take(event, Date.now()) || (event.event === 'done' && this.isLooking)) void this.look();
-        listener.changed(this, event);
+    let hasBegun = false;
+    let said = '';
+    // The events of the project.
+    this.process = new Process(program, ['--as', ACTOR, 'events', '--json'], root, {
+      begun: () => { [hasBegun, said] = [false, '']; },
+      message: found => {
+        if (found.event) {
+          if (this.activity.take(found, Date.now()) || (found.event === 'done' && this.isLooking)) void this.look();
+          listener.changed(this);
+        } else if (found.from && !hasBegun) {
+          hasBegun = true;
+          this.process.works();
+          void this.look();
+        } else if (found.error?.message) {
+          said = String(found.error.message);
+        }
       },
       ended: why => {
         this.activity.lose();
-        listener.says(`${root}: ${why}`);
+        listener.says(`${root}: ${said || why}`);
         listener.changed(this);
+        return true;
       },
     });
   }
 
-  start() {
-    this.follower.start();
-  }
-
-  dispose() {
-    this.follower.stop();
-  }
-
-  /**
-   * The key of a notebook in this project.
-   * @param {string} notebook
-   */
+  /** The key of a notebook in this project. @param {string} notebook */
   key(notebook) {
     return path.relative(this.root, notebook).split(path.sep).join('/');
   }
 
-  /**
-   * Runs a command of `nb` in the project's folder.
-   * @param {readonly string[]} words
-   */
+  /** Runs a command of `nb` in the project's folder. @param {readonly string[]} words */
   nb(words) {
     return run(this.program, words, this.root);
   }

@@ -14,8 +14,7 @@ const SHAPELESS = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Cod
 /**
  * A text of another program as one short line that VS Code shows as it is: it would draw `$(name)` as an icon, and
  * `[text](command:name)` in a message as a link that runs the command.
- * @param {string} text
- * @param {number} [longest]
+ * @param {string} text @param {number} [longest]
  */
 function plain(text, longest = MESSAGE) {
   const line = text.replace(SHAPELESS, ' ').trim().replace(/\$+\(/g, '(').replaceAll('](', '] (');
@@ -23,10 +22,7 @@ function plain(text, longest = MESSAGE) {
   return characters.length > longest ? `${characters.slice(0, longest - 1).join('')}…` : line;
 }
 
-/**
- * The name of a notebook, without its folder.
- * @param {string} file
- */
+/** The name of a notebook, without its folder. @param {string} file */
 const nameOf = file => plain(path.basename(file), NAME);
 
 /** @param {string | undefined} by */
@@ -52,6 +48,9 @@ function waits(waiting) {
   return waiting.length === 1 ? ` · ${who(first.by)} waits with ${what(first)}` : ` · ${waiting.length} cells wait`;
 }
 
+/** @param {string | undefined} by */
+const changedLines = by => `${who(by)} changed these lines`;
+
 /** @param {string | number | Date} at */
 function time(at) {
   const date = new Date(at);
@@ -60,8 +59,7 @@ function time(at) {
 
 /**
  * A line of `nb log --json`, as a list shows it; `undefined` for what is of no interest there.
- * @param {any} entry
- * @returns {{ label: string, description: string, cell?: string } | undefined}
+ * @param {any} entry @returns {{ label: string, description: string, cell?: string } | undefined}
  */
 function logLine(entry) {
   const description = `${who(entry.by)} · ${time(entry.at)}`;
@@ -80,4 +78,4 @@ function logLine(entry) {
   return undefined;
 }
 
-module.exports = { logLine, nameOf, plain, time, waits, what, who };
+module.exports = { changedLines, logLine, nameOf, plain, time, waits, what, who };
