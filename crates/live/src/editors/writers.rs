@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::editing::transaction::{Proposal, ProposalAnswer, WRITTEN};
-use crate::kernel::process::connection::live_sockets;
+use crate::kernel::process::connection::{live_sockets, socket_folder};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
 
@@ -50,6 +50,8 @@ pub(super) struct WriterSocket {
 impl WriterSocket {
     /// Listens; `None` if the system has no place for the socket: then writers write without telling.
     pub(super) fn bind(messages: mpsc::Sender<FromWriter>) -> Option<Self> {
+        // Makes the folder, if no kernel was started yet.
+        let _ = socket_folder(&ProcessVariables);
         let bound = live_sockets(std::process::id(), &ProcessVariables).find_map(|path| {
             // One of a process that was killed, and had the same pid.
             let _ = std::fs::remove_file(&path);
