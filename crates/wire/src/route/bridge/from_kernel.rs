@@ -84,7 +84,7 @@ impl Bridge {
         {
             let answered_by_bridge = self.requests.is_answered_by_bridge(&key);
             self.handle_reply(&key, &header, &message);
-            if answered_by_bridge || self.requests.take_late_reply(&key) {
+            if answered_by_bridge || self.requests.is_late(&key) {
                 return;
             }
         }
@@ -248,6 +248,12 @@ impl Bridge {
     /// Takes the kernel's status for a request.
     fn take_status(&mut self, key: &Key, parent: &Header<'_>, state: &str) {
         self.requests.set_status(key, state);
+        let lacks_idle =
+            |request: &Request| request.channel == Channel::Shell && request.lacks_idle();
+        if self.requests.get(key).is_some_and(lacks_idle) {
+            // Its reply came before this `busy`, perhaps while iopub was not connected.
+            self.await_idle();
+        }
         // A request in a subshell delays no cell.
         match state {
             _ if parent.subshell_id.is_some() => {}
