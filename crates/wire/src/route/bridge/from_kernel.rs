@@ -240,7 +240,8 @@ impl Bridge {
         self.finish(key);
         if is_doubtful {
             self.probe_shell();
-        } else if lacks_idle {
+        }
+        if lacks_idle {
             self.await_idle();
         }
     }
@@ -248,12 +249,6 @@ impl Bridge {
     /// Takes the kernel's status for a request.
     fn take_status(&mut self, key: &Key, parent: &Header<'_>, state: &str) {
         self.requests.set_status(key, state);
-        let lacks_idle =
-            |request: &Request| request.channel == Channel::Shell && request.lacks_idle();
-        if self.requests.get(key).is_some_and(lacks_idle) {
-            // Its reply came before this `busy`, perhaps while iopub was not connected.
-            self.await_idle();
-        }
         // A request in a subshell delays no cell.
         match state {
             _ if parent.subshell_id.is_some() => {}

@@ -214,24 +214,33 @@ fn the_idle_of_the_proxys_own_request_releases_a_cell_at_once_that_waits_for_a_l
 
 #[test]
 fn an_idle_that_is_lost_after_iopub_is_connected_again_is_replaced() {
-    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
-    let completion = ("c", "1", "complete_request");
-    fixture.send("c", Channel::Shell, completion.2, "1", &json!({}));
-    fixture.bridge.iopub_down();
-    fixture.reply("c", "1", completion.2);
-    fixture.bridge.iopub_up(fixture.now);
-    let busy = json!({ "execution_state": "busy" });
-    fixture.publish(completion, "status", &busy);
-    for _ in 0..2 {
-        let own = fixture.bridge.shell_request().cloned();
-        let own = own.expect("it was asked");
-        fixture.actions();
-        fixture.reply_to_own(&own);
-        fixture.publish_own_status(&own, "idle");
-        fixture.advance(Duration::from_secs(1));
+    // The kernel drops the `idle` of the client's request, or that of the proxy's own one.
+    for drops_own in [false, true] {
+        let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+        let completion = ("c", "1", "complete_request");
+        fixture.send("c", Channel::Shell, completion.2, "1", &json!({}));
+        fixture.bridge.iopub_down();
+        fixture.reply("c", "1", completion.2);
+        fixture.bridge.iopub_up(fixture.now);
+        let busy = json!({ "execution_state": "busy" });
+        if drops_own {
+            fixture.publish_status("agent", "a", "busy");
+        } else {
+            fixture.publish(completion, "status", &busy);
+        }
+        for is_first in [true, false] {
+            let own = fixture.bridge.shell_request().cloned();
+            let own = own.expect("it was asked");
+            fixture.actions();
+            fixture.reply_to_own(&own);
+            if !(is_first && drops_own) {
+                fixture.publish_own_status(&own, "idle");
+            }
+            fixture.advance(Duration::from_secs(1));
+        }
+        assert_eq!(fixture.published_under("status")[0], "1", "{drops_own}");
+        assert_eq!(fixture.bridge.outstanding(), 0, "{drops_own}");
     }
-    assert_eq!(fixture.published_under("status")[0], "1");
-    assert_eq!(fixture.bridge.outstanding(), 0);
 }
 
 #[test]
