@@ -201,16 +201,16 @@ pub(super) struct Requests {
     answered_by_bridge: usize,
     /// How many requests are widget probes.
     widget_probes: usize,
-    late_replies: LateReplies,
+    late: LateRequests,
 }
 
-/// Requests that the bridge has answered and whose client was forgotten before the kernel's reply.
+/// Requests that the bridge has answered and whose client was forgotten before the kernel had ended them.
 ///
 /// The kernel addresses the reply to the client's identity, which another client may use by then.
 #[derive(Debug, Default)]
-struct LateReplies {
+struct LateRequests {
     keys: HashSet<Key>,
-    /// Oldest first; includes keys whose reply has arrived.
+    /// Oldest first; at most [`OUTSTANDING_MAX`].
     order: VecDeque<Key>,
 }
 
@@ -399,35 +399,30 @@ impl Requests {
         Some(request)
     }
 
-    /// Forgets a request whose client is forgotten, but remembers to drop the reply that the kernel may still
-    /// send.
+    /// Forgets a request whose client is forgotten, but remembers to drop the messages that the kernel may still
+    /// send for it.
     pub(super) fn forget(&mut self, key: &Key) {
-        let awaited = self.remove(key).is_some_and(|request| {
-            request.sent && request.replied_at.is_none() && request.answer != Answer::FromKernel
+        let is_late = self.remove(key).is_some_and(|request| {
+            request.sent && !request.is_done() && request.answer != Answer::FromKernel
         });
-        if awaited && self.late_replies.keys.insert(key.clone()) {
-            self.late_replies.order.push_back(key.clone());
-            if self.late_replies.order.len() > OUTSTANDING_MAX
-                && let Some(oldest) = self.late_replies.order.pop_front()
+        if is_late && self.late.keys.insert(key.clone()) {
+            self.late.order.push_back(key.clone());
+            if self.late.order.len() > OUTSTANDING_MAX
+                && let Some(oldest) = self.late.order.pop_front()
             {
-                self.late_replies.keys.remove(&oldest);
+                self.late.keys.remove(&oldest);
             }
         }
     }
 
     /// Returns whether messages for this request are dropped because its client was forgotten.
     pub(super) fn is_late(&self, key: &Key) -> bool {
-        self.late_replies.keys.contains(key)
+        self.late.keys.contains(key)
     }
 
-    /// Takes a reply; returns whether it is dropped because the client of its request was forgotten.
-    pub(super) fn take_late_reply(&mut self, key: &Key) -> bool {
-        self.late_replies.keys.remove(key)
-    }
-
-    /// Records that the kernel has ended: no late replies will come.
-    pub(super) fn end_late_replies(&mut self) {
-        self.late_replies = LateReplies::default();
+    /// Records that the kernel has ended: no late messages will come.
+    pub(super) fn end_late(&mut self) {
+        self.late = LateRequests::default();
     }
 
     pub(super) fn role(&self, key: &Key) -> Option<Role> {

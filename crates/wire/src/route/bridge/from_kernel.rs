@@ -84,7 +84,7 @@ impl Bridge {
         {
             let answered_by_bridge = self.requests.is_answered_by_bridge(&key);
             self.handle_reply(&key, &header, &message);
-            if answered_by_bridge || self.requests.take_late_reply(&key) {
+            if answered_by_bridge || self.requests.is_late(&key) {
                 return;
             }
         }
@@ -240,7 +240,8 @@ impl Bridge {
         self.finish(key);
         if is_doubtful {
             self.probe_shell();
-        } else if lacks_idle {
+        }
+        if lacks_idle {
             self.await_idle();
         }
     }

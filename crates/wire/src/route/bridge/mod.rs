@@ -269,7 +269,7 @@ impl Bridge {
             self.fail_one(ending, &key);
         }
         self.fail(ending, |request| request.sent);
-        self.requests.end_late_replies();
+        self.requests.end_late();
     }
 
     /// Takes a SIGINT to the proxy, by which Jupyter asks for an interrupt.

@@ -228,9 +228,8 @@ impl Bridge {
         }
         for channel in [Channel::Control, Channel::Shell, Channel::Stdin] {
             loop {
-                let may_be_taken = |key: Option<&Key>| {
-                    channel != Channel::Shell || !self.queue.must_wait(id, key, &self.requests)
-                };
+                let may_be_taken =
+                    |key: Option<&Key>| !self.queue.must_wait(id, key, &self.requests);
                 let Some((key, message)) = self.clients.pop_held(id, channel, may_be_taken) else {
                     break;
                 };

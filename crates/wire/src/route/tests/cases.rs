@@ -1,5 +1,6 @@
 //! One test for each rule of the bridge.
 
+use super::fixture::Fixture;
 use super::*;
 
 #[test]
@@ -437,4 +438,29 @@ fn a_cells_prompt_its_answer_and_the_status_of_its_reply_are_journalled() {
         ];
         assert_eq!(actions(&mut bridge), ended);
     }
+}
+
+/// A kernel that never answers some type of request must not make the bridge's tables grow for ever.
+#[test]
+fn the_oldest_requests_of_a_client_with_10_000_unanswered_ones_are_forgotten() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
+    let send = |fixture: &mut Fixture, client: &str, id: &str| {
+        fixture.send(client, Channel::Shell, "complete_request", id, &json!({}));
+    };
+    send(&mut fixture, "d", "first");
+    for number in 0..10_000 {
+        send(&mut fixture, "c", &number.to_string());
+    }
+    assert_eq!(fixture.bridge.outstanding(), 10_001);
+    send(&mut fixture, "c", "last");
+    assert_eq!(fixture.bridge.outstanding(), 9_002);
+    let requests = fixture.bridge.parts().1;
+    let of = |client: &'static str| {
+        let client = ClientId::new(client.into());
+        requests.keys(|request| request.client == client)
+    };
+    assert_eq!(of("d").len(), 1);
+    let left = of("c");
+    assert_eq!(left.len(), 9_001);
+    assert_eq!(left[0].msg_id(), "1000");
 }

@@ -88,6 +88,15 @@ fn the_next_cells_busy_proves_that_the_idle_before_it_was_lost() {
 }
 
 #[test]
+fn no_notice_counts_the_lost_idle_alone() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut fixture, "1");
+    // 12 is the reply, 13 the `idle`.
+    publish_status(&mut fixture, 14, ("agent", "a"), "busy");
+    assert_eq!(published(&mut fixture), ["1 idle", "a busy"]);
+}
+
+#[test]
 fn a_notice_before_idle_counts_the_messages_that_were_dropped() {
     let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
     flood(&mut fixture, "1");
@@ -201,6 +210,37 @@ fn the_idle_of_the_proxys_own_request_releases_a_cell_at_once_that_waits_for_a_l
             .actions()
             .contains(&"kernel c shell execute_request".to_owned())
     );
+}
+
+#[test]
+fn an_idle_that_is_lost_after_iopub_is_connected_again_is_replaced() {
+    // The kernel drops the `idle` of the client's request, or that of the proxy's own one.
+    for drops_own in [false, true] {
+        let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+        let completion = ("c", "1", "complete_request");
+        fixture.send("c", Channel::Shell, completion.2, "1", &json!({}));
+        fixture.bridge.iopub_down();
+        fixture.reply("c", "1", completion.2);
+        fixture.bridge.iopub_up(fixture.now);
+        let busy = json!({ "execution_state": "busy" });
+        if drops_own {
+            fixture.publish_status("agent", "a", "busy");
+        } else {
+            fixture.publish(completion, "status", &busy);
+        }
+        for is_first in [true, false] {
+            let own = fixture.bridge.shell_request().cloned();
+            let own = own.expect("it was asked");
+            fixture.actions();
+            fixture.reply_to_own(&own);
+            if !(is_first && drops_own) {
+                fixture.publish_own_status(&own, "idle");
+            }
+            fixture.advance(Duration::from_secs(1));
+        }
+        assert_eq!(fixture.published_under("status")[0], "1", "{drops_own}");
+        assert_eq!(fixture.bridge.outstanding(), 0, "{drops_own}");
+    }
 }
 
 #[test]

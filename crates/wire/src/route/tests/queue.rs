@@ -52,6 +52,17 @@ fn a_cell_waits_until_another_clients_cell_has_ended() {
 }
 
 #[test]
+fn a_cell_still_waits_when_a_socket_of_its_client_is_connected_again() {
+    let mut fixture = with_agent_cell(&["c"]);
+    fixture.send_cell("c", "1");
+    fixture.actions();
+    let id = ClientId::new("c".into());
+    fixture.bridge.link_down(&id, Channel::Control, Vec::new());
+    fixture.bridge.link_up(fixture.now, &id, Channel::Control);
+    assert!(fixture.actions().is_empty());
+}
+
+#[test]
 fn code_of_tools_and_cells_of_the_same_client_do_not_wait() {
     let mut fixture = with_agent_cell(&["c"]);
     let content = json!({ "code": "x", "store_history": false });
@@ -240,6 +251,27 @@ fn a_cell_is_released_although_the_idle_before_it_was_lost() {
 }
 
 #[test]
+fn a_cell_that_began_after_the_kernels_answer_is_not_taken_to_have_ended() {
+    let mut fixture = with_agent_cell(&["c"]);
+    fixture.send_cell("c", "1");
+    let own = fixture
+        .bridge
+        .shell_request()
+        .cloned()
+        .expect("it was asked");
+    fixture.reply_to_own(&own);
+    fixture.publish_status("agent", "a1", "idle");
+    fixture.publish_status("agent", "a2", "busy");
+    fixture.actions();
+    fixture.send_cell("c", "2");
+    fixture.advance(Duration::from_secs(5));
+    assert_eq!(
+        fixture.actions(),
+        [CELL_QUEUED, "kernel own shell kernel_info_request"]
+    );
+}
+
+#[test]
 fn a_cell_waits_for_one_that_began_before_the_proxy_subscribed() {
     let mut fixture = Fixture::new(FrontEnd::Other);
     fixture.start_busy_kernel(1);
@@ -334,6 +366,19 @@ fn a_cell_in_the_kernels_queue_is_withdrawn_too() {
     fixture.publish_status("c", "1", "idle");
     assert!(fixture.actions().is_empty(), "its user has had the answer");
     assert_eq!(fixture.bridge.outstanding(), 0);
+}
+
+#[test]
+fn an_interrupt_withdraws_nothing_but_cells() {
+    let mut fixture = with_agent_cell(&["c"]);
+    fixture.send("c", Channel::Shell, "complete_request", "1", &json!({}));
+    fixture.actions();
+    fixture.interrupt("c", "i");
+    fixture.advance(100 * MS);
+    assert_eq!(
+        fixture.actions(),
+        ["stop 0", "kernel c control interrupt_request"]
+    );
 }
 
 #[test]
@@ -438,6 +483,22 @@ fn no_code_that_an_ended_kernel_never_got_runs_on_the_next_one() {
         "{sent:?}"
     );
     assert_eq!(fixture.bridge.outstanding(), 0);
+}
+
+#[test]
+fn each_step_in_the_journal_has_the_generation_of_the_kernel() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.start_kernel(7);
+    fixture.connect("c");
+    fixture.send_cell("c", "1");
+    fixture.publish_status("c", "1", "busy");
+    fixture.reply("c", "1", "execute_request");
+    let actions = std::iter::from_fn(|| fixture.bridge.poll_action());
+    let generations = actions.filter_map(|action| match action {
+        Action::Journal(step) => Some(step.generation),
+        _ => None,
+    });
+    assert_eq!(generations.collect::<Vec<_>>(), [7, 7]);
 }
 
 #[test]

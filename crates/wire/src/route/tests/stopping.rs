@@ -466,3 +466,16 @@ fn a_client_does_not_close_the_comm_of_another_client() {
     fixture.send("c", Channel::Shell, "comm_close", "3", &own);
     assert_eq!(fixture.actions(), ["kernel c shell comm_close"]);
 }
+
+/// JupyterLab and VS Code answer a `comm_open` of a target that they do not know with `comm_close`.
+#[test]
+fn a_client_cannot_close_the_comm_that_another_client_has_opened() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c", "d"]);
+    let comm = json!({ "comm_id": "1", "target_name": "t" });
+    fixture.send("c", Channel::Shell, "comm_open", "1", &comm);
+    assert_eq!(fixture.actions(), ["kernel c shell comm_open"]);
+    fixture.send("d", Channel::Shell, "comm_close", "2", &comm);
+    assert!(fixture.actions().is_empty());
+    fixture.send("c", Channel::Shell, "comm_close", "3", &comm);
+    assert_eq!(fixture.actions(), ["kernel c shell comm_close"]);
+}
