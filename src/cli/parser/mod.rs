@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::api::problem::{Problem, ProblemKind};
@@ -78,17 +79,34 @@ pub(crate) fn read(arguments: &[OsString]) -> CommandLine {
         .take_while(|word| *word != "--")
         .any(|word| word == "--json");
     let matches = parser.clone().try_get_matches_from(arguments);
-    let matches = matches.unwrap_or_else(|error| reject(&error, is_json));
-    read_matches(&matches).unwrap_or_else(|error| reject(&error.format(&mut parser), is_json))
+    let matches = matches.unwrap_or_else(|error| reject(error, is_json));
+    read_matches(&matches).unwrap_or_else(|error| reject(error.format(&mut parser), is_json))
 }
 
 /// Prints why the arguments cannot be parsed, or the help that they ask for, and exits.
-fn reject(error: &clap::Error, is_json: bool) -> ! {
+fn reject(error: clap::Error, is_json: bool) -> ! {
+    let error = &without_tip_for_values(error);
     if is_json && error.exit_code() == USAGE {
         problem::report(&usage_problem(error), true);
         std::process::exit(USAGE);
     }
     error.exit()
+}
+
+/// Removes the tip to pass an unknown option as a value, behind `--`: it helps with a text such as `-5 + 3`, and misleads
+/// whoever misspelled an option.
+fn without_tip_for_values(mut error: clap::Error) -> clap::Error {
+    let is_option = matches!(
+        error.get(ContextKind::InvalidArg),
+        Some(ContextValue::String(word)) if word.starts_with("--")
+    );
+    if is_option
+        && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
+    {
+        tips.retain(|tip| !tip.to_string().contains(" as a value, "));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
 }
 
 /// Returns the parser's error as a problem: its first paragraph is the message, the others are hints.
@@ -160,6 +178,22 @@ mod tests {
         let hints: Vec<_> = problem.hints.iter().map(ToString::to_string).collect();
         let hints = hints.join("\n");
         assert!(hints.contains("Usage: nb cells"), "{hints}");
+    }
+
+    #[test]
+    fn a_misspelled_option_gets_no_tip_to_pass_it_as_a_value() {
+        let says = |words: &[&str]| {
+            let error = parser().try_get_matches_from(words).unwrap_err();
+            without_tip_for_values(error).to_string()
+        };
+        let unknown = says(&["nb", "cells", "--colour"]);
+        assert!(
+            unknown.contains("unexpected argument '--colour'"),
+            "{unknown}"
+        );
+        assert!(!unknown.contains("as a value"), "{unknown}");
+        assert!(says(&["nb", "cells", "--jsn"]).contains("'--json'"));
+        assert!(says(&["nb", "edit", "t.ipynb", "0", "-5 + 3"]).contains("'-- -5'"));
     }
 
     #[test]

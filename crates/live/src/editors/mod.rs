@@ -23,10 +23,9 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use self::messages::{Ability, Answer, DocumentRequest, EditorLine, Incoming, read};
 use self::open_file::OpenFile;
 use self::record::Records;
-use self::writers::{FromWriter, WriterSocket};
-use crate::editing::transaction::{Proposal, ProposalAnswer};
+use self::writers::{FromWriter, Proposed, WriterSocket};
+use crate::editing::transaction::ProposalAnswer;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, PROTOCOL};
-use crate::notebook::Document;
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
 
@@ -333,12 +332,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 .is_some_and(|it| it.number == number)
         };
         match message {
-            FromWriter::Proposes {
-                writer,
-                proposal,
-                after,
-                answer,
-            } => self.propose(writer, proposal, after, answer).await,
+            FromWriter::Proposes(proposed) => self.propose(*proposed).await,
             FromWriter::Wrote { writer } => {
                 let mut documents = self.documents.iter_mut();
                 let Some((doc, document)) = documents.find(|(_, it)| is_of(it, writer)) else {
@@ -362,13 +356,13 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         }
     }
 
-    async fn propose(
-        &mut self,
-        number: u64,
-        proposal: Proposal,
-        after: Document,
-        answer: oneshot::Sender<ProposalAnswer>,
-    ) -> io::Result<()> {
+    async fn propose(&mut self, proposed: Proposed) -> io::Result<()> {
+        let Proposed {
+            writer: number,
+            proposal,
+            after,
+            answer,
+        } = proposed;
         let mut documents = self.documents.iter_mut();
         let found = documents.find(|(_, it)| it.file.real_path() == proposal.notebook);
         let Some((doc, document)) = found.filter(|(_, it)| self.can_change && !it.is_slow) else {

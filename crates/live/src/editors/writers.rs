@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::editing::transaction::{Proposal, ProposalAnswer, WRITTEN};
-use crate::kernel::process::connection::live_sockets;
+use crate::kernel::process::connection::{live_sockets, socket_folder};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
 
@@ -26,16 +26,19 @@ const MOST_WRITERS: usize = 32;
 /// What a writer says; `writer` is a number of its connection.
 pub(super) enum FromWriter {
     /// It is about to write this.
-    Proposes {
-        writer: u64,
-        proposal: Proposal,
-        after: Document,
-        answer: oneshot::Sender<ProposalAnswer>,
-    },
+    Proposes(Box<Proposed>),
     /// The file has what it proposed last.
     Wrote { writer: u64 },
     /// It has ended.
     Gone { writer: u64 },
+}
+
+/// What a writer is about to write.
+pub(super) struct Proposed {
+    pub(super) writer: u64,
+    pub(super) proposal: Proposal,
+    pub(super) after: Document,
+    pub(super) answer: oneshot::Sender<ProposalAnswer>,
 }
 
 /// The socket. Dropping it removes its file.
@@ -47,6 +50,8 @@ pub(super) struct WriterSocket {
 impl WriterSocket {
     /// Listens; `None` if the system has no place for the socket: then writers write without telling.
     pub(super) fn bind(messages: mpsc::Sender<FromWriter>) -> Option<Self> {
+        // Makes the folder, if no kernel was started yet.
+        let _ = socket_folder(&ProcessVariables);
         let bound = live_sockets(std::process::id(), &ProcessVariables).find_map(|path| {
             // One of a process that was killed, and had the same pid.
             let _ = std::fs::remove_file(&path);
@@ -119,12 +124,13 @@ async fn serve(
         let parsed = tokio::task::spawn_blocking(move || Document::parse(bytes));
         let after = parsed.await?.map_err(io::Error::other)?;
         let (answer, answered) = oneshot::channel();
-        let proposes = FromWriter::Proposes {
+        let proposed = Proposed {
             writer,
             proposal,
             after,
             answer,
         };
+        let proposes = FromWriter::Proposes(Box::new(proposed));
         let _ = messages.send(proposes).await;
         let answer = answered.await.unwrap_or(ProposalAnswer::Go);
         let mut line = serde_json::to_vec(&answer)?;

@@ -35,6 +35,7 @@ pub struct LiveEditor {
     /// The editor's name, for a reader.
     pub editor: String,
     /// Whether the editor makes the changes that it is asked for.
+    #[serde(default)]
     pub can_change: bool,
     /// The open notebooks.
     pub notebooks: Vec<LiveNotebook>,

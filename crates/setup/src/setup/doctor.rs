@@ -5,6 +5,7 @@ mod installed;
 mod machine;
 mod notebooks;
 mod server;
+mod vscode;
 
 use std::path::Path;
 
@@ -95,6 +96,7 @@ pub fn examine(
     checks.extend(machine::written(variables));
     checks.extend(notebooks::tracked(notebook));
     checks.extend(machine::editors(variables));
+    checks.extend(vscode::extension(notebook, variables));
     checks.extend(machine::rooms(notebook, variables));
     checks
 }

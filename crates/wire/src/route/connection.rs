@@ -43,6 +43,8 @@ enum Iopub {
 #[derive(Debug, Default)]
 struct ShellProbe {
     request: Option<Key>,
+    /// The last request that has its reply. Its `idle` may come later.
+    replied: Option<Key>,
     /// Whether a request was lost with the socket.
     is_lost: bool,
     /// The cell that ran when the kernel answered.
@@ -196,6 +198,16 @@ impl KernelConnection {
     /// Returns the proxy's own request on shell that the kernel has not answered.
     pub(super) fn shell_request(&self) -> Option<&Key> {
         self.shell.request.as_ref()
+    }
+
+    /// Records that the proxy's own request on shell has its reply.
+    pub(super) fn shell_replied(&mut self) {
+        self.shell.replied.clone_from(&self.shell.request);
+    }
+
+    /// Returns whether this is the last of the proxy's own requests on shell that has its reply.
+    pub(super) fn has_replied_to(&self, key: &Key) -> bool {
+        self.shell.replied.as_ref() == Some(key)
     }
 
     /// Records that the kernel has answered the proxy's request on shell.

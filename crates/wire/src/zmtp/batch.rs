@@ -166,13 +166,21 @@ pub fn message_len(message: &[Bytes]) -> usize {
 }
 
 /// Encodes short messages once for many peers, in memory that is reused when all peers have them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Encoder {
     buffer: BytesMut,
 }
 
 /// How much memory is allocated at a time, in bytes.
 const ENCODED_AT_ONCE: usize = 16 * 1024;
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            buffer: BytesMut::with_capacity(ENCODED_AT_ONCE),
+        }
+    }
+}
 
 impl Encoder {
     /// Returns the wire format of a short message, for [`Batch::push_raw`].
@@ -184,10 +192,9 @@ impl Encoder {
         if len > COPIED_MESSAGE {
             return None;
         }
-        if self.buffer.capacity() < len && !self.buffer.try_reclaim(ENCODED_AT_ONCE) {
-            // Some peer has not received all of it yet: the old memory stays with those messages.
-            self.buffer = BytesMut::with_capacity(ENCODED_AT_ONCE);
-        }
+        // While some peer has not received all of it yet, the old memory stays with those messages, and as much is
+        // allocated again.
+        self.buffer.reserve(len);
         let last = message.len().saturating_sub(1);
         for (index, frame) in message.iter().enumerate() {
             let flags = if index < last { MORE } else { 0 };
@@ -201,6 +208,7 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zmtp::frame::HEADER_MAX;
 
     fn flat(batch: &Batch) -> Vec<u8> {
         batch
@@ -257,10 +265,55 @@ mod tests {
             other.push_raw(&encoded.expect("it is short"));
         }
         assert_eq!(flat(&one), flat(&other));
-        assert_eq!(
-            encoder.encode(&[Bytes::from(vec![0; COPIED_MESSAGE])]),
-            None
-        );
+        let has_form = |len: usize| {
+            let message = [Bytes::from(vec![0; len - HEADER_MAX])];
+            Encoder::default().encode(&message).is_some()
+        };
+        assert!(has_form(4096) && !has_form(4097));
+    }
+
+    #[test]
+    fn encoded_messages_share_memory_that_is_used_again() {
+        let message = [Bytes::from(vec![1; 1000])];
+        let mut encoder = Encoder::default();
+        let mut encode = || encoder.encode(&message).expect("it is short");
+        // 16 of them fit into what is allocated at a time.
+        let held: Vec<_> = (0..32).map(|_| encode()).collect();
+        let follows = |[one, next]: &[Bytes; 2]| one.as_ptr_range().end == next.as_ptr();
+        assert!(held[..16].array_windows().all(follows));
+        assert!(held[16..].array_windows().all(follows));
+        let place = held[16].as_ptr();
+        drop(held);
+        assert_eq!(encode().as_ptr(), place);
+    }
+
+    #[test]
+    fn short_raw_bytes_are_copied_and_long_ones_are_not() {
+        let (short, long) = (Bytes::from(vec![1; 4096]), Bytes::from(vec![2; 4097]));
+        let mut batch = Batch::default();
+        batch.push_raw(&short);
+        batch.push_raw(&long);
+        assert_eq!(batch.len(), 4096 + 4097);
+        let slices = batch.io_slices(10);
+        assert_ne!(slices[0].as_ptr(), short.as_ptr());
+        assert_eq!(slices[1].as_ptr(), long.as_ptr());
+    }
+
+    #[test]
+    fn a_batch_keeps_some_of_its_memory_after_a_burst() {
+        const KEPT: usize = 192 * 1024;
+        let short = [Bytes::from(vec![1; 500])];
+        let mut batch = Batch::default();
+        for _ in 0..1000 {
+            batch.push(&short);
+        }
+        assert!(batch.copied.capacity() > 2 * KEPT);
+        batch.advance(batch.len());
+        assert!((KEPT..2 * KEPT).contains(&batch.copied.capacity()));
+        batch.push(&short);
+        batch.clear();
+        assert!(batch.is_empty() && flat(&batch).is_empty());
+        assert!(batch.copied.is_empty(), "it would grow for ever");
     }
 
     #[test]

@@ -192,14 +192,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_identity_is_refused() {
-        let mut bytes = b"\x05READY".to_vec();
-        put_property(&mut bytes, "Socket-Type", b"DEALER");
-        put_property(&mut bytes, "Identity", &[b'i'; 256]);
-        assert_eq!(
-            Command::parse(bytes.into()),
-            Err(Error::IdentityTooLong(256))
-        );
+    fn an_identity_of_more_than_255_bytes_is_refused() {
+        let parse = |len| {
+            let mut bytes = b"\x05READY".to_vec();
+            put_property(&mut bytes, "Socket-Type", b"DEALER");
+            put_property(&mut bytes, "Identity", &vec![b'i'; len]);
+            Command::parse(bytes.into())
+        };
+        let Ok(Command::Ready { identity, .. }) = parse(255) else {
+            panic!("a READY");
+        };
+        assert_eq!(identity, vec![b'i'; 255]);
+        assert_eq!(parse(256), Err(Error::IdentityTooLong(256)));
     }
 
     #[test]
@@ -210,10 +214,15 @@ mod tests {
             Ok(Command::Ping(Bytes::from_static(b"ctx")))
         );
         assert_eq!(&pong_frame(b"ctx")[..], b"\x04\x08\x04PONGctx");
+        let with_context = |len| [&b"\x04PING\x00\x00"[..], &vec![b'c'; len]].concat();
         assert_eq!(
-            Command::parse(Bytes::from_static(b"\x04PING\x00")),
-            Err(Error::Malformed("PING"))
+            Command::parse(with_context(16).into()),
+            Ok(Command::Ping(Bytes::from(vec![b'c'; 16])))
         );
+        for malformed in [b"\x04PING\x00".to_vec(), with_context(17)] {
+            let result = Command::parse(malformed.into());
+            assert_eq!(result, Err(Error::Malformed("PING")));
+        }
     }
 
     #[test]

@@ -308,6 +308,66 @@ mod tests {
     }
 
     #[test]
+    fn the_read_buffer_grows_up_to_64_kib_while_reads_fill_it() {
+        let mut decoder = Decoder::new(FrameLimits::default());
+        let mut header: &[u8] = b"\x00";
+        for kib in [8, 16, 32, 64, 64, 64] {
+            let room = decoder.space().chunk_mut().len();
+            assert!(
+                (kib * 1024..2 * kib * 1024).contains(&room),
+                "{room} bytes in place of {kib} KiB"
+            );
+            // The rest of a frame of at most one byte, empty frames, and the first byte of the next header.
+            let mut bytes = header.to_vec();
+            let is_odd = !(room - header.len()).is_multiple_of(2);
+            bytes.extend([u8::from(is_odd)].iter().chain(&[7][..usize::from(is_odd)]));
+            bytes.resize(room, 0);
+            assert_eq!(feed(&mut decoder, &bytes), room);
+            while decoder.next().expect("frames").is_some() {}
+            assert_eq!(decoder.read.len(), 1);
+            header = b"";
+        }
+    }
+
+    #[test]
+    fn the_rest_of_the_read_buffer_is_used_while_a_read_is_worth_its_call() {
+        for (received, room) in [(4000, 4192), (4096, 4096), (4098, 8192), (5192, 8192)] {
+            let mut decoder = Decoder::new(FrameLimits::default());
+            assert_eq!(decoder.space().chunk_mut().len(), 8192);
+            feed(&mut decoder, &[0].repeat(received));
+            while decoder.next().expect("empty frames").is_some() {}
+            assert_eq!(decoder.space().chunk_mut().len(), room, "{received}");
+        }
+    }
+
+    #[test]
+    fn there_is_space_behind_a_large_frame_that_is_complete() {
+        let mut decoder = Decoder::new(FrameLimits::default());
+        let mut bytes = Vec::new();
+        put_header(&mut bytes, 0, LARGE_FRAME + 1);
+        feed(&mut decoder, &bytes);
+        assert_eq!(decoder.next(), Ok(None));
+        let body = [7; LARGE_FRAME + 1];
+        let mut received = 0;
+        while received < body.len() {
+            received += feed(&mut decoder, &body[received..]);
+        }
+        assert!(decoder.space().has_remaining_mut());
+    }
+
+    #[test]
+    fn only_frames_over_64_kib_are_received_into_a_buffer_of_their_own() {
+        for (body, is_large) in [(65_536, false), (65_537, true)] {
+            let mut decoder = Decoder::new(FrameLimits::default());
+            let mut bytes = Vec::new();
+            put_header(&mut bytes, 0, body);
+            feed(&mut decoder, &bytes);
+            assert_eq!(decoder.next(), Ok(None));
+            assert_eq!(decoder.large.is_some(), is_large, "{body}");
+        }
+    }
+
+    #[test]
     fn a_frame_beyond_the_limit_is_refused_at_its_header() {
         let mut decoder = Decoder::new(FrameLimits::default());
         let mut bytes = Vec::new();
@@ -404,11 +464,13 @@ mod tests {
             }
             assert_eq!(received, expected, "step {step}");
         }
-        let mut decoder = Decoder::new(limits);
-        let mut header = Vec::new();
-        put_header(&mut header, 0, 1 << 46);
-        feed(&mut decoder, &header);
-        assert!(matches!(decoder.next(), Err(Error::MessageTooLong { .. })));
+        for (announced, is_dropped) in [(300_000, true), (300_001, false), (1 << 46, false)] {
+            let mut decoder = Decoder::new(limits);
+            let mut header = Vec::new();
+            put_header(&mut header, 0, announced);
+            feed(&mut decoder, &header);
+            assert_eq!(decoder.next() == Ok(None), is_dropped, "{announced}");
+        }
     }
 
     #[test]

@@ -102,6 +102,9 @@ mod tests {
         let mut two = own_greeting();
         two[10] = 1;
         assert_eq!(take(&two[..11]), Err(Error::OldVersion("2.0")));
+        let mut one = own_greeting();
+        one[10] = 0;
+        assert_eq!(take(&one[..11]), Err(Error::OldVersion("1.0")));
         assert_eq!(take(&[1, 0]), Err(Error::OldVersion("1.0")));
         assert_eq!(
             take(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
@@ -114,6 +117,11 @@ mod tests {
         let mut curve = own_greeting();
         curve[12..17].copy_from_slice(b"CURVE");
         assert_eq!(take(&curve), Err(Error::Mechanism("CURVE".to_owned())));
-        assert!(matches!(take(b"GET / HTTP/1.1"), Err(Error::NotZmtp(_))));
+        for bytes in [&b"GET / HTTP/1.1"[..], &[1, 1]] {
+            assert_eq!(
+                take(bytes),
+                Err(Error::NotZmtp(bytes[..bytes.len().min(10)].to_vec()))
+            );
+        }
     }
 }

@@ -75,4 +75,20 @@ mod tests {
             assert_eq!(counts, 4, "{step}");
         }
     }
+
+    #[test]
+    fn a_message_is_counted_with_its_last_byte() {
+        let mut ends = MessageEnds::default();
+        // A frame that another one follows, a command, and the last frame.
+        for (piece, count) in [
+            (&b"\x01\x02a"[..], 0),
+            (b"b", 0),
+            (b"\x04\x02\x01X", 0),
+            (b"\x00\x03c", 0),
+            (b"d", 0),
+            (b"e", 1),
+        ] {
+            assert_eq!(ends.count(piece), count, "{piece:?}");
+        }
+    }
 }

@@ -68,7 +68,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => n().prop_map(Step::RestartNb),
         1 => n().prop_map(Step::Nonsense),
     ];
-    proptest::collection::vec(step, 1..60)
+    proptest::collection::vec(step, 1..50)
 }
 
 struct Editor {
@@ -373,6 +373,9 @@ impl World {
     fn end_saves(&mut self) {
         for at in 0..self.editors.len() {
             let is_saved = |event: &EditorEvent| matches!(event, EditorEvent::Saved { .. });
+            if !self.editors[at].to_nb.iter().any(is_saved) {
+                continue;
+            }
             while self.editors[at].to_nb.iter().any(is_saved) {
                 self.deliver(at);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Bridge;
-use crate::route::request::{Answer, Request, Role};
+use crate::route::request::{Answer, Key, Request, Role};
 use crate::route::timer::{Now, REMEMBERED, Timer};
 use crate::route::{Action, ClientId, Note};
 use crate::wire::{Channel, Verified};
@@ -64,9 +64,18 @@ impl Bridge {
                 .start(REMEMBERED, Timer::ForgetClient(id.clone()));
         }
         for key in self.requests.keys(|request| request.client == *id) {
-            self.requests.forget(&key);
+            self.forget_request(&key);
         }
         self.clients.forget(&mut self.out, id);
+    }
+
+    /// Forgets a request of a client whose sockets to the kernel are closed: no reply shows the end of its code, so
+    /// that the kernel is asked in case its `idle` is lost.
+    fn forget_request(&mut self, key: &Key) {
+        self.requests.forget(key);
+        if self.queue.runs(key) {
+            self.probe_shell();
+        }
     }
 
     // ---- prompts
@@ -161,7 +170,7 @@ impl Bridge {
             disconnected.contains(&request.client) && request.answer != Answer::FromKernel
         };
         for key in self.requests.keys(is_answered) {
-            self.requests.forget(&key);
+            self.forget_request(&key);
         }
         for id in &disconnected {
             self.clients.close_links(&mut self.out, id);

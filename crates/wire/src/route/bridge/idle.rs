@@ -29,6 +29,10 @@ impl Bridge {
         self.queue.begin(key, client);
         self.dropped.cell_begins();
         self.end_before(key);
+        if self.requests.is_late(key) {
+            // No reply shows its end: see `forget_request`.
+            self.probe_shell();
+        }
         if was_withdrawn {
             // Its user withdrew it while it was in the kernel's own queue, from which a request cannot be
             // removed.
@@ -54,7 +58,7 @@ impl Bridge {
             self.end_shell_request();
         }
         // The `idle` of the proxy's own request shows that no cell runs at this point of iopub's order.
-        if ends_cell || answers_probe {
+        if ends_cell || answers_probe || self.kernel.has_replied_to(key) {
             self.end_running_cell();
         }
     }
@@ -91,6 +95,7 @@ impl Bridge {
 
     /// Records that the kernel has answered the proxy's own request on shell.
     pub(super) fn handle_shell_reply(&mut self) {
+        self.kernel.shell_replied();
         self.end_shell_request();
         match self.queue.running() {
             Running::Nothing => {}

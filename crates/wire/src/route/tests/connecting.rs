@@ -528,3 +528,48 @@ fn jedi_is_turned_off_in_each_generation_of_the_kernel_without_messages_to_clien
         ["kernel c shell execute_request"]
     );
 }
+
+/// A window that is closed soon after it has connected. The kernel addresses the reply to a socket that is closed.
+#[test]
+fn a_cell_does_not_wait_for_the_line_for_jedi_of_a_client_that_is_gone() {
+    for begins_before in [true, false] {
+        let mut fixture = Fixture::live(FrontEnd::VsCode, &["c", "d"]);
+        let setup = add_known_setup(&mut fixture);
+        fixture.send("c", Channel::Shell, "execute_request", "1", &setup);
+        let sent = std::iter::from_fn(|| fixture.bridge.poll_action()).find_map(|action| {
+            let Action::ToKernel { message, .. } = action else {
+                return None;
+            };
+            Some(message.header().expect("readable").msg_id.into_owned())
+        });
+        let line = sent.expect("the line for Jedi");
+        let busy = json!({ "execution_state": "busy" });
+        let begin = |fixture: &mut Fixture| {
+            fixture.publish(("own", &line, "execute_request"), "status", &busy);
+        };
+        if begins_before {
+            begin(&mut fixture);
+        }
+        fixture.disconnect("c");
+        fixture.advance(Duration::from_secs(30));
+        if !begins_before {
+            begin(&mut fixture);
+        }
+        assert!(fixture.actions().contains(&"close c".to_owned()));
+        // The kernel drops the `idle` of the line.
+        let own = fixture
+            .bridge
+            .shell_request()
+            .cloned()
+            .expect("the kernel is asked whether the line has ended");
+        fixture.reply_to_own(&own);
+        fixture.publish_own_status(&own, "idle");
+        fixture.actions();
+        fixture.send_cell("d", "2");
+        assert!(
+            fixture
+                .actions()
+                .contains(&"kernel d shell execute_request".to_owned())
+        );
+    }
+}

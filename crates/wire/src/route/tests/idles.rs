@@ -180,6 +180,29 @@ fn an_own_request_whose_idle_is_lost_is_sent_again() {
     assert!(published(&mut fixture).contains(&"1 idle".to_owned()));
 }
 
+/// The kernel sends the reply before the `idle`.
+#[test]
+fn the_idle_of_the_proxys_own_request_releases_a_cell_at_once_that_waits_for_a_lost_idle() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    publish_status(&mut fixture, 10, ("agent", "a"), "busy");
+    fixture.send_cell("c", "1");
+    fixture.actions();
+    let own = fixture
+        .bridge
+        .shell_request()
+        .cloned()
+        .expect("it was asked");
+    fixture.reply_to_own(&own);
+    fixture.publish_own_status(&own, "busy");
+    assert_eq!(fixture.actions(), ["iopub busy"]);
+    fixture.publish_own_status(&own, "idle");
+    assert!(
+        fixture
+            .actions()
+            .contains(&"kernel c shell execute_request".to_owned())
+    );
+}
+
 #[test]
 fn a_late_idle_is_published_once() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);

@@ -111,3 +111,22 @@ fn a_request_whose_idle_follows_after_the_links_were_closed_is_not_counted_for_e
     fixture.publish(parent, "status", &json!({ "execution_state": "idle" }));
     assert_eq!(fixture.bridge.outstanding(), 0);
 }
+
+/// Nobody waits for the `idle`, which is lost with the kernel.
+#[test]
+fn an_anonymous_client_that_has_its_reply_on_control_is_forgotten_before_the_idle() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["\0c"]);
+    fixture.send("\0c", Channel::Control, "debug_request", "1", &json!({}));
+    let parent = ("\0c", "1", "debug_request");
+    fixture.publish(parent, "status", &json!({ "execution_state": "busy" }));
+    fixture.reply("\0c", "1", "debug_request");
+    fixture.actions();
+    fixture.disconnect("\0c");
+    fixture.advance(Duration::ZERO);
+    assert_eq!(fixture.actions(), ["close 0x0063"]);
+    fixture
+        .bridge
+        .set_kernel(fixture.now, Kernel::Awaited, &ending(), []);
+    assert_eq!(fixture.actions(), ["close own"]);
+    assert_eq!(fixture.bridge.outstanding(), 0);
+}

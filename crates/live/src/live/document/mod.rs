@@ -5,10 +5,16 @@
 //! are requests to the editor. When the editor has done all of them, the file becomes the base. A cell in conflict keeps
 //! the base's text, so that each later merge finds the conflict again, until the person chooses or the texts agree.
 
+mod requests;
+mod saves;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::cell_data::{CellData, Metadata, NotebookData, Results, difference, outputs};
+#[cfg(test)]
+pub(super) use self::requests::in_order;
+use self::requests::{Change, apply};
+use super::cell_data::{CellData, NotebookData};
 use super::editor_cells::{CellNames, insert, with_cells};
 use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
 #[cfg(test)]
@@ -62,28 +68,6 @@ struct Batch {
     was_refused: bool,
     /// Whether something else changed while the editor worked.
     has_changed: bool,
-}
-
-/// A change of the editor's notebook by a request.
-#[derive(Clone, Debug)]
-enum Change {
-    /// The text that the editor gets, and the one that becomes the base's.
-    Set {
-        id: String,
-        source: String,
-        in_base: String,
-    },
-    Insert {
-        after: Option<String>,
-        new: NewCell,
-    },
-    Remove {
-        id: String,
-    },
-    Order(Vec<String>),
-    /// The metadata of a cell, or of the notebook.
-    Metadata(Option<String>, Metadata),
-    Results(String, Results),
 }
 
 /// A conflict as the person sees it.
@@ -461,56 +445,6 @@ impl LiveDocument {
         true
     }
 
-    fn saving(&mut self) -> bool {
-        self.save = Save::Asked;
-        self.needs_file = true;
-        self.synced = None;
-        self.try_again();
-        self.changed();
-        true
-    }
-
-    /// Gives the base the cells that the editor has saved, in their order. Their texts are recognised in the file where
-    /// it is not known which text was saved.
-    fn saved(&mut self, order: &[String]) -> bool {
-        let ids: Option<Vec<_>> = order.iter().map(|name| self.names.id(name)).collect();
-        let Some(ids) = ids else {
-            return false;
-        };
-        let save = std::mem::replace(&mut self.save, Save::None);
-        self.needs_file = true;
-        self.has_saved = true;
-        let bases = match &mut self.phase {
-            Phase::Waiting(batch) => vec![&mut self.base, &mut batch.base],
-            _ => vec![&mut self.base],
-        };
-        let is_known = |id: &str| matches!(&save, Save::Writing(changed) if !changed.contains(id));
-        for base in bases {
-            for at in (0..base.cells().len()).rev() {
-                if base
-                    .cells()
-                    .get(at)
-                    .is_some_and(|cell| !ids.contains(&cell.id()))
-                {
-                    let _ = base.remove(at);
-                }
-            }
-            for (place, id) in ids.iter().enumerate() {
-                let _ = match (base.position_by_id(id), self.editor.cell_by_id(id)) {
-                    (Some(at), Some(cell)) if is_known(id) => base
-                        .move_cell(at, place)
-                        .and_then(|_| base.set_source(place, &cell.source()))
-                        .map(drop),
-                    (Some(at), _) => base.move_cell(at, place).map(drop),
-                    (None, Some(cell)) => base.insert(place, &new_cell(cell, id)).map(drop),
-                    (None, None) => Ok(()),
-                };
-            }
-        }
-        self.changed();
-        true
-    }
-
     fn applied(&mut self, seq: u64) -> bool {
         let Phase::Waiting(batch) = &mut self.phase else {
             return true;
@@ -627,89 +561,6 @@ impl LiveDocument {
         }
         let stamp = self.stamp.clone();
         self.requests.push_back(EditorRequest::Synced { stamp });
-    }
-
-    /// Recognises what the editor itself has saved: it is not a change by others.
-    fn take_own_saves(&mut self) {
-        self.name_saved_cells();
-        for cell in self.file.document.cells() {
-            let source = cell.source();
-            let is_own = self.had_text(cell.id(), &source);
-            match self.base.position_by_id(cell.id()) {
-                Some(at) if is_own => {
-                    reached("an own save");
-                    let _ = self.base.set_source(at, &source);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Gives cells that the editor has saved the ids that they got in the file, if the editor knows none.
-    fn name_saved_cells(&mut self) {
-        let file = &self.file.document;
-        let nameless: Vec<String> = (self.editor.cells().iter().map(Cell::id))
-            .filter(|id| self.names.is_chosen(id) && file.cell_by_id(id).is_none())
-            .map(str::to_owned)
-            .collect();
-        if nameless.is_empty() {
-            return;
-        }
-        let is_new = |cell: &&Cell| {
-            self.base.cell_by_id(cell.id()).is_none() && self.editor.cell_by_id(cell.id()).is_none()
-        };
-        let mut new: Vec<_> = file.cells().iter().filter(is_new).collect();
-        let mut renamed: Vec<(String, Cell)> = Vec::new();
-        for id in nameless {
-            let Some(mine) = self.editor.cell_by_id(&id) else {
-                continue;
-            };
-            let is_it = |cell: &&Cell| {
-                let source = cell.source();
-                let has_text = mine.source() == source || self.had_text(&id, &source);
-                has_text && cell.cell_type() == mine.cell_type()
-            };
-            if let Some(at) = new.iter().position(is_it) {
-                renamed.push((id, new.remove(at).clone()));
-            }
-        }
-        for (id, cell) in renamed {
-            reached("a nameless cell gets its id");
-            self.rename(&id, cell.id());
-            // The editor has saved it: from now on both have it.
-            if self.base.cell_by_id(cell.id()).is_none() {
-                let _ = self
-                    .base
-                    .insert(self.base.cells().len(), &new_cell(&cell, cell.id()));
-            }
-        }
-    }
-
-    /// Gives a cell another id in all that is known of it.
-    fn rename(&mut self, id: &str, new_id: &str) {
-        for document in [&mut self.editor, &mut self.base] {
-            if let Some(at) = document.position_by_id(id)
-                && let Some(cell) = document.cells().get(at)
-            {
-                let new = new_cell(cell, new_id);
-                let _ = document.remove(at);
-                let _ = document.insert(at, &new);
-            }
-        }
-        self.names.rename(id, new_id);
-        let new = || new_id.to_owned();
-        if let Some(texts) = self.texts.remove(id) {
-            self.texts.insert(new(), texts);
-        }
-        if let Some(conflict) = self.conflicts.remove(id) {
-            self.conflicts.insert(new(), conflict);
-        }
-        if let Some(choice) = self.chosen.remove(id) {
-            self.chosen.insert(new(), choice);
-        }
-        if self.unknown.remove(id) {
-            self.unknown.insert(new());
-        }
     }
 
     fn choose(&mut self, name: &str, keep: Keep, seen: &str) -> bool {
@@ -858,193 +709,6 @@ impl LiveDocument {
         }
         next
     }
-
-    /// Queues messages about conflicts that are new, that have changed, or that are over.
-    fn show(&mut self, conflicts: Vec<Conflict>) {
-        let mut now = BTreeMap::new();
-        for conflict in conflicts {
-            let Some(id) = conflict.cell else {
-                continue;
-            };
-            let shown = ShownConflict {
-                base: conflict.base.filter(|_| !self.unknown.contains(&id)),
-                // The merge takes the file for its writer.
-                mine: conflict.theirs.unwrap_or_default(),
-                theirs: conflict.yours.unwrap_or_default(),
-            };
-            now.insert(id, shown);
-        }
-        for id in self.conflicts.keys().filter(|id| !now.contains_key(*id)) {
-            if let Some(name) = self.names.name(id) {
-                let cell = name.to_owned();
-                self.requests.push_back(EditorRequest::Settled { cell });
-            }
-        }
-        for (id, shown) in &now {
-            if let Some(name) = self.names.name(id)
-                && self.conflicts.get(id) != Some(shown)
-            {
-                self.requests.push_back(EditorRequest::Conflict {
-                    cell: name.to_owned(),
-                    by: self.file.by.clone(),
-                    base: shown.base.clone(),
-                    mine: shown.mine.clone(),
-                    theirs: shown.theirs.clone(),
-                });
-            }
-        }
-        self.conflicts = now;
-    }
-
-    /// Queues the requests that make the editor's notebook the target; returns them by number.
-    fn ask(&mut self, target: &Document, base: &Document) -> BTreeMap<u64, Change> {
-        let mut open = BTreeMap::new();
-        let by = self.file.by.clone();
-        let name_of = |names: &CellNames, id: &str| names.name(id).unwrap_or(id).to_owned();
-        let mut order: Vec<String> = Vec::new();
-        for cell in self.editor.cells() {
-            let stays = target
-                .cell_by_id(cell.id())
-                .filter(|it| it.cell_type() == cell.cell_type());
-            if stays.is_some() {
-                order.push(cell.id().to_owned());
-                continue;
-            }
-            self.seq += 1;
-            self.requests.push_back(EditorRequest::Remove {
-                seq: self.seq,
-                cell: name_of(&self.names, cell.id()),
-                was: cell.source().into_owned(),
-                by: by.clone(),
-            });
-            let id = cell.id().to_owned();
-            open.insert(self.seq, Change::Remove { id });
-        }
-        let mut before: Option<String> = None;
-        for cell in target.cells() {
-            let id = cell.id().to_owned();
-            if !order.contains(&id) {
-                self.seq += 1;
-                self.requests.push_back(EditorRequest::Insert {
-                    seq: self.seq,
-                    after: before.as_deref().map(|id| name_of(&self.names, id)),
-                    new: EditorCell {
-                        cell: id.clone(),
-                        id: Some(id.clone()),
-                        cell_type: cell.cell_type(),
-                        source: cell.source().into_owned(),
-                    },
-                    by: by.clone(),
-                });
-                let at = before
-                    .as_ref()
-                    .and_then(|it| order.iter().position(|id| id == it));
-                order.insert(at.map_or(0, |at| at + 1), id.clone());
-                let after = before.clone();
-                let new = new_cell(cell, cell.id());
-                open.insert(self.seq, Change::Insert { after, new });
-            }
-            before = Some(id);
-        }
-        let wanted: Vec<_> = target
-            .cells()
-            .iter()
-            .map(|cell| cell.id().to_owned())
-            .collect();
-        if order != wanted {
-            self.seq += 1;
-            self.requests.push_back(EditorRequest::Order {
-                seq: self.seq,
-                order: wanted.iter().map(|id| name_of(&self.names, id)).collect(),
-                by: by.clone(),
-            });
-            open.insert(self.seq, Change::Order(wanted));
-        }
-        for cell in target.cells() {
-            let Some(now) = self.editor.cell_by_id(cell.id()) else {
-                continue;
-            };
-            if now.source() == cell.source() || now.cell_type() != cell.cell_type() {
-                continue;
-            }
-            self.seq += 1;
-            self.requests.push_back(EditorRequest::Set {
-                seq: self.seq,
-                cell: name_of(&self.names, cell.id()),
-                was: now.source().into_owned(),
-                source: cell.source().into_owned(),
-                by: by.clone(),
-            });
-            let in_base = base
-                .cell_by_id(cell.id())
-                .map(|it| it.source().into_owned());
-            open.insert(
-                self.seq,
-                Change::Set {
-                    id: cell.id().to_owned(),
-                    source: cell.source().into_owned(),
-                    in_base: in_base.unwrap_or_default(),
-                },
-            );
-        }
-        self.ask_for_data(target, &mut open);
-        open
-    }
-
-    /// Queues the requests that give the editor what the file has besides texts.
-    fn ask_for_data(&mut self, target: &Document, open: &mut BTreeMap<u64, Change>) {
-        let by = &self.file.by;
-        let mut ask = |request: &dyn Fn(u64) -> EditorRequest, change: Change| {
-            self.seq += 1;
-            self.requests.push_back(request(self.seq));
-            open.insert(self.seq, change);
-        };
-        let before = &self.editor_data.metadata;
-        if let Some((was, metadata)) = difference(before, &self.file_data.metadata) {
-            let request = |seq| EditorRequest::Metadata {
-                seq,
-                cell: None,
-                was: was.clone(),
-                metadata: metadata.clone(),
-                by: by.clone(),
-            };
-            let change = Change::Metadata(None, self.file_data.metadata.clone());
-            ask(&request, change);
-        }
-        let nothing = CellData::default();
-        for cell in self.file.document.cells() {
-            let id = cell.id();
-            let name = self.names.name(id).unwrap_or(id);
-            let Some(now) = self.file_data.cells.get(id) else {
-                continue;
-            };
-            if target.cell_by_id(id).is_none() {
-                continue;
-            }
-            let before = self.editor_data.cells.get(id).unwrap_or(&nothing);
-            if let Some((was, metadata)) = difference(&before.metadata, &now.metadata) {
-                let request = |seq| EditorRequest::Metadata {
-                    seq,
-                    cell: Some(name.to_owned()),
-                    was: was.clone(),
-                    metadata: metadata.clone(),
-                    by: by.clone(),
-                };
-                let change = Change::Metadata(Some(id.to_owned()), now.metadata.clone());
-                ask(&request, change);
-            }
-            if before.results != now.results {
-                let request = |seq| EditorRequest::Outputs {
-                    seq,
-                    cell: name.to_owned(),
-                    outputs: outputs(cell),
-                    execution_count: cell.execution_count(),
-                    by: by.clone(),
-                };
-                ask(&request, Change::Results(id.to_owned(), now.results));
-            }
-        }
-    }
 }
 
 fn hash(text: &str) -> u64 {
@@ -1063,53 +727,6 @@ fn new_cell(cell: &Cell, id: &str) -> NewCell {
     }
 }
 
-/// Makes a change in one of the versions.
-fn apply(document: &mut Document, change: &Change) {
-    let at = |document: &Document, id: &str| document.position_by_id(id);
-    match change {
-        Change::Set { id, source, .. } => {
-            if let Some(at) = at(document, id) {
-                let _ = document.set_source(at, source);
-            }
-        }
-        Change::Insert { after, new } => {
-            let before = after.as_ref().and_then(|id| at(document, id));
-            let _ = document.insert(before.map_or(0, |at| at + 1), new);
-        }
-        Change::Remove { id } => {
-            if let Some(at) = at(document, id) {
-                let _ = document.remove(at);
-            }
-        }
-        Change::Order(order) => {
-            for (place, id) in in_order(document, order).iter().enumerate() {
-                if let Some(at) = at(document, id) {
-                    let _ = document.move_cell(at, place);
-                }
-            }
-        }
-        Change::Metadata(..) | Change::Results(..) => {}
-    }
-}
-
 /// Records for the tests that a branch was reached.
 #[cfg(not(test))]
 fn reached(_branch: &'static str) {}
-
-/// Returns the ids of a notebook's cells in the order of a list; a cell that the list does not name stays behind the
-/// cell that it follows.
-pub(super) fn in_order(document: &Document, order: &[String]) -> Vec<String> {
-    let mut sorted: Vec<String> = Vec::new();
-    for id in order.iter().filter(|id| document.cell_by_id(id).is_some()) {
-        sorted.push(id.clone());
-    }
-    let mut before: Option<&str> = None;
-    for cell in document.cells() {
-        if !order.iter().any(|id| id == cell.id()) {
-            let at = before.and_then(|before| sorted.iter().position(|id| id == before));
-            sorted.insert(at.map_or(0, |at| at + 1), cell.id().to_owned());
-        }
-        before = Some(cell.id());
-    }
-    sorted
-}
