@@ -544,7 +544,7 @@ function positionIn(text, offset) {
 
 /** A copy of a cell. @param {vscode.NotebookCell} cell */
 function dataOf(cell) {
-  const data = new vscode.NotebookCellData(cell.kind, cell.document.getText(), cell.document.languageId);
+  const data = new vscode.NotebookCellData(cell.kind, textOf(cell), cell.document.languageId);
   data.outputs = [...cell.outputs];
   data.metadata = { ...withCount(cell) };
   // Without success and times, as a cell that VS Code has read from the file: one that has them is never equal to the
