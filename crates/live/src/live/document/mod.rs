@@ -446,11 +446,12 @@ impl LiveDocument {
     }
 
     fn applied(&mut self, seq: u64) -> bool {
+        // It may have been asked for before the editor reported all its cells: then its text is another one since.
         let Phase::Waiting(batch) = &mut self.phase else {
-            return true;
+            return false;
         };
         let Some(change) = batch.open.remove(&seq) else {
-            return true;
+            return false;
         };
         apply(&mut self.editor, &change);
         match &change {

@@ -54,6 +54,32 @@ fn what_others_write_becomes_one_set_of_that_cell() {
 }
 
 #[test]
+fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
+    let file = notebook(&["a"]);
+    let mut live = opened(&file);
+    live.file(version(&with_text(&file, 0, "agent"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    // Both were under way at the same time.
+    live.event(EditorEvent::Open {
+        cells: cells_of(&file, "e"),
+        dirty: true,
+    });
+    let again = requests(&mut live);
+    assert!(
+        matches!(again[..], [EditorRequest::Set { seq: 2, .. }]),
+        "{again:?}"
+    );
+    live.event(EditorEvent::Applied { seq: 1 });
+    assert_eq!(requests(&mut live), [EditorRequest::Reopen]);
+    live.event(EditorEvent::Open {
+        cells: cells_of(&with_text(&file, 0, "agent"), "e"),
+        dirty: true,
+    });
+    assert_eq!(requests(&mut live), [synced("1")]);
+    assert_eq!(live.unsaved(), []);
+}
+
+#[test]
 fn a_refused_set_is_merged_with_what_the_person_typed() {
     let file = notebook(&["a\nb\nc"]);
     let mut live = opened(&file);
