@@ -1,8 +1,8 @@
 //! `nb live` as the extension of an editor uses it.
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::Digest;
 
 use super::{Output, json_lines, nb, until};
-use crate::world::World;
+use crate::world::{World, succeed};
 
 /// How long a message is awaited.
 const LONG: Duration = Duration::from_secs(60);
@@ -285,8 +285,6 @@ fn an_editor_that_does_not_answer_is_not_waited_for_again() {
     // This one is not even offered: the first one is not answered yet.
     edit(&world, "bbbb", "agent = 2").ended(0);
     editor.event(json!({"type": "applied", "seq": 1}));
-    // It has the first edit now, and the file has the second one.
-    assert_eq!(editor.next()["type"], "synced");
     let set = editor.next();
     assert_eq!(
         (&set["was"], &set["source"]),
@@ -401,4 +399,50 @@ fn the_outputs_of_a_run_reach_the_editor_once_at_its_end() {
     assert_eq!(outputs["execution_count"], 1);
     assert_eq!(outputs["outputs"][0]["text"], json!(["0\n", "1\n", "2\n"]));
     assert!(text(&editor).contains("stdout"));
+}
+
+/// Proposes a change as a command of nb does, and prints whether it is listened to.
+const PROPOSES: &str = r#"
+import hashlib, json, pathlib, socket, sys
+pid, notebook = sys.argv[1:]
+before = pathlib.Path(notebook).read_bytes()
+after = before.replace(b"bbbb = 1", b"attack = 1")
+folder = pathlib.Path("/tmp") / f"nb-{pathlib.Path(notebook).stat().st_uid}"
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(str(folder / f"live-{pid}"))
+line = {"notebook": notebook, "before": hashlib.sha256(before).hexdigest(), "bytes": len(after), "by": "human"}
+try:
+    stream.sendall(json.dumps(line).encode() + b"\n" + after)
+    print("listened to" if stream.recv(100) else "refused")
+except (BrokenPipeError, ConnectionResetError):
+    print("refused")
+"#;
+
+/// Such a process may reach the socket if it may use the network, and cannot write each notebook that is open.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_in_a_sandbox_changes_nothing_in_an_editor() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    let real = editor.notebook.canonicalize().expect("it is there");
+    let python = crate::python::interpreter();
+    let proposes = |mut command: Command| {
+        command
+            .args(["-c", PROPOSES])
+            .arg(editor.live.id().to_string());
+        succeed(command.arg(&real)).trim().to_owned()
+    };
+    let mut confined = world.command(Path::new("setpriv"));
+    confined.arg("--no-new-privs").arg(python);
+    assert_eq!(proposes(confined), "refused");
+    // One of this user's own processes is waited for.
+    assert_eq!(proposes(world.command(python)), "listened to");
+    assert_eq!(editor.next()["source"], "attack = 1");
+    editor.event(json!({"type": "applied", "seq": 1}));
+    // It does not write what it proposed.
+    let set = editor.next();
+    assert_eq!(
+        (&set["seq"], &set["source"]),
+        (&json!(2), &json!("bbbb = 1"))
+    );
 }

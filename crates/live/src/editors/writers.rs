@@ -1,6 +1,7 @@
 //! The socket on which other commands of `nb` give `nb live` what they are about to write.
 //!
-//! It is in a folder that only this user can enter; see [`LiveEditors`](crate::editing::transaction) for the lines.
+//! It is in a folder that only this user can enter. A process in a sandbox, which may reach it all the same if it may use the
+//! network, is not listened to: it could change notebooks that it cannot write. See [`LiveEditors`](crate::editing::transaction) for the lines.
 
 use std::io;
 use std::path::PathBuf;
@@ -81,6 +82,11 @@ async fn accept(listener: UnixListener, messages: mpsc::Sender<FromWriter>) {
         let Ok((stream, _)) = listener.accept().await else {
             return;
         };
+        let peer = stream.peer_cred().ok().and_then(|it| it.pid());
+        if peer.is_some_and(|pid| is_confined("self") < is_confined(&pid.to_string())) {
+            tracing::warn!(pid = peer, "a process in a sandbox is not listened to");
+            continue;
+        }
         let messages = messages.clone();
         tokio::spawn(async move {
             if let Err(error) = serve(stream, writer, &messages).await {
@@ -90,6 +96,12 @@ async fn accept(listener: UnixListener, messages: mpsc::Sender<FromWriter>) {
             drop(place);
         });
     }
+}
+
+/// Says whether a process cannot gain privileges, as all processes in sandboxes; `false` if the system does not tell.
+fn is_confined(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line == "NoNewPrivs:\t1")
 }
 
 async fn serve(

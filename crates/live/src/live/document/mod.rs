@@ -239,9 +239,7 @@ impl LiveDocument {
     /// The proposed version is in the file.
     pub fn written(&mut self) {
         self.is_proposed = false;
-        if matches!(self.phase, Phase::Settled) {
-            self.say_synced();
-        }
+        self.say_synced();
     }
 
     /// Says whether the editor has the version of the file, or shows as conflicts what it has not.
@@ -553,7 +551,8 @@ impl LiveDocument {
     /// Tells the editor that it has all that the file has.
     fn say_synced(&mut self) {
         let is_known = self.synced.as_ref() == Some(&self.stamp);
-        if is_known || self.is_proposed || !self.conflicts.is_empty() {
+        let has_all = matches!(self.phase, Phase::Settled) && self.conflicts.is_empty();
+        if is_known || self.is_proposed || !has_all {
             return;
         }
         self.synced = Some(self.stamp.clone());

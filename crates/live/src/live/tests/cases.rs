@@ -80,6 +80,31 @@ fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
 }
 
 #[test]
+fn a_change_that_is_not_written_is_taken_back_before_the_editor_may_save_it() {
+    let file = notebook(&["a"]);
+    let mut live = opened(&file);
+    live.propose(version(&with_text(&file, 0, "agent"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.file(version(&file, 0));
+    live.event(EditorEvent::Applied { seq: 1 });
+    let sent = requests(&mut live);
+    let [
+        EditorRequest::Set {
+            seq: 2,
+            was,
+            source,
+            ..
+        },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((&**was, &**source), ("agent", "a"));
+    live.event(EditorEvent::Applied { seq: 2 });
+    assert_eq!(requests(&mut live), [synced("0")]);
+}
+
+#[test]
 fn a_refused_set_is_merged_with_what_the_person_typed() {
     let file = notebook(&["a\nb\nc"]);
     let mut live = opened(&file);
