@@ -83,7 +83,7 @@ async fn accept(listener: UnixListener, messages: mpsc::Sender<FromWriter>) {
             return;
         };
         let peer = stream.peer_cred().ok().and_then(|it| it.pid());
-        if peer.is_some_and(|pid| is_confined("self") < is_confined(&pid.to_string())) {
+        if peer.is_some_and(|pid| is_confined(&pid.to_string()) && !is_confined("self")) {
             tracing::warn!(pid = peer, "a process in a sandbox is not listened to");
             continue;
         }
