@@ -26,7 +26,7 @@ use crate::notebook::Document;
 /// for two.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How many times in a row `nb live` may say that the file is another one, before the change is written without it.
+/// How many times `nb live` may say that the file is another one, before the change is written all the same.
 const MOST_CHANGES: u32 = 5;
 
 /// The line with which a writer begins. The bytes of the new notebook follow.
