@@ -174,8 +174,9 @@ impl World {
 
     /// Prints what the proxies and the kernels wrote, for the reader of a failure.
     fn print_logs(&self) {
-        let folder = self.project().join(".nb");
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let folders = [".nb", ".nb/kernels"].map(|folder| self.project().join(folder));
+        let entries = folders.iter().flat_map(std::fs::read_dir);
+        for entry in entries.flatten().flatten() {
             if entry
                 .path()
                 .extension()
@@ -192,6 +193,10 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        // A kernel's log is removed with it.
+        if std::thread::panicking() {
+            self.print_logs();
+        }
         let notebooks = std::fs::read_dir(self.project()).into_iter().flatten();
         for entry in notebooks.flatten() {
             let name = entry.file_name();
@@ -203,7 +208,6 @@ impl Drop for World {
         let left = self.kill_the_rest();
         if std::thread::panicking() {
             eprintln!("left running: {left:#?}");
-            self.print_logs();
         } else {
             assert!(left.is_empty(), "left running: {left:#?}");
         }

@@ -353,11 +353,13 @@ impl ServerClient {
         let headers = response.headers().clone();
         let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL);
         let protocol = protocol.and_then(|it| it.to_str().ok()).map(str::to_owned);
-        let upgraded = response.upgrade().await;
-        let stream = upgraded.map_err(|error| {
-            let kind = ServerErrorKind::of_transport(&error, &request.url, request.deadline);
-            self.error(kind)
-        })?;
+        let upgraded = async {
+            response.upgrade().await.map_err(|error| {
+                ServerErrorKind::of_transport(&error, &request.url, request.deadline)
+            })
+        };
+        let stream = within_deadline(&request, upgraded).await;
+        let stream = stream.map_err(|kind| self.error(kind))?;
         Ok(UpgradedConnection {
             stream,
             protocol,
