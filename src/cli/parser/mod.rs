@@ -94,7 +94,7 @@ fn reject(error: clap::Error, is_json: bool) -> ! {
 }
 
 /// Removes the tip to pass an unknown option as a value, behind `--`: it helps with a text such as `-5 + 3`, and misleads
-/// whoever misspelled an option.
+/// a person who misspelled an option.
 fn without_tip_for_values(mut error: clap::Error) -> clap::Error {
     let is_option = matches!(
         error.get(ContextKind::InvalidArg),

@@ -90,6 +90,13 @@ impl Editor {
         self.messages.recv_timeout(LONG).expect("nb live answers")
     }
 
+    /// Waits for a request to replace a text, and does it.
+    fn does_set(&mut self, was: &str, source: &str) {
+        let set = self.next();
+        assert_eq!((&set["was"], &set["source"]), (&json!(was), &json!(source)));
+        self.event(json!({"type": "applied", "seq": set["seq"]}));
+    }
+
     /// Waits until the record says that these texts are unsaved.
     fn recorded(&self, sources: &[&str]) {
         until("the record has what is unsaved", || {
@@ -266,12 +273,7 @@ fn an_edit_that_is_not_written_is_taken_back_in_the_editor() {
     agent.kill().expect("it waits for the editor");
     agent.wait().expect("it has ended");
     editor.event(json!({"type": "applied", "seq": 1}));
-    let set = editor.next();
-    assert_eq!(
-        (&set["was"], &set["source"]),
-        (&json!("agent = 1"), &json!("bbbb = 1"))
-    );
-    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    editor.does_set("agent = 1", "bbbb = 1");
     assert_eq!(editor.next()["type"], "synced");
     assert!(!text(&editor).contains("agent"));
 }
@@ -285,12 +287,7 @@ fn an_editor_that_does_not_answer_is_not_waited_for_again() {
     // This one is not even offered: the first one is not answered yet.
     edit(&world, "bbbb", "agent = 2").ended(0);
     editor.event(json!({"type": "applied", "seq": 1}));
-    let set = editor.next();
-    assert_eq!(
-        (&set["was"], &set["source"]),
-        (&json!("agent = 1"), &json!("agent = 2"))
-    );
-    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    editor.does_set("agent = 1", "agent = 2");
     assert_eq!(editor.next()["type"], "synced");
     editor.recorded(&[]);
 }

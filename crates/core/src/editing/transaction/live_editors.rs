@@ -1,7 +1,7 @@
 //! The editors that have a notebook open through `nb live` and make changes: they get a change before it is written.
 //!
-//! An editor without unsaved changes loads its file anew when that is written, and what a person types meanwhile may be
-//! lost. One that already has the change does not need to.
+//! An editor without unsaved changes loads its file anew when that is written, and what a person types during the load may
+//! be lost. One that already has the change does not load it.
 //!
 //! Each `nb live` listens on a socket in a folder that only this user can enter. A writer sends one line of JSON
 //! ([`Proposal`]) and the bytes of the notebook. `nb live` answers with a line once the editor has the change, or if it
@@ -116,7 +116,7 @@ impl LiveEditors {
         self.connections
             .retain_mut(|connection| send(connection.get_mut(), &proposal, after).is_ok());
         let mut has_changed = false;
-        // One that does not answer is not asked again, and not told that the file is written: it reads the file.
+        // One that does not answer gets no further message: it reads the file.
         self.connections.retain_mut(|connection| {
             let answer = answer(connection);
             has_changed |= matches!(answer, Ok(ProposalAnswer::Changed));

@@ -1,10 +1,10 @@
 //! The transaction in which `nb` writes a notebook; no other code writes one.
 //!
 //! Under the lock of the notebook's writers: read the file, apply the change, give it to the editors that have the
-//! notebook open through `nb live`, exchange the file with a new one, and check the file that was swapped out. If another program, which takes no lock, has saved in
-//! between, its save is merged and the file exchanged again, so that no save is lost. The swapped-out file
-//! stays until no process can write into it any more. If a command is killed, the next one finishes its
-//! transaction.
+//! notebook open through `nb live`, exchange the file with a new one, and check the file that was swapped out. If another
+//! program, which takes no lock, has saved in between, its save is merged and the file exchanged again, so that no save is
+//! lost. The swapped-out file stays until no process can write into it any more. If a command is killed, the next one
+//! finishes its transaction.
 
 mod create;
 mod draft;

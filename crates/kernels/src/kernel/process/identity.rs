@@ -100,20 +100,17 @@ impl Process {
     /// Says whether the `nb live` of a record runs. Of one in another container, or on another machine, only the age of the
     /// record is known.
     pub fn is_live_editor(editor: &LiveEditor) -> bool {
-        let is_here = editor.boot_id == boot_id() && editor.pid_namespace == pid_namespace();
         let process = Self {
             pid: editor.pid,
             start_time: editor.start_time,
             boot_id: editor.boot_id.clone(),
         };
-        editor.is_current(Timestamp::now()) && (!is_here || process.is_alive())
+        editor.is_current(Timestamp::now()) && (!is_here(editor) || process.is_alive())
     }
 
     /// Says whether the `nb live` of a record runs on this machine, outside other containers.
     pub fn is_live_editor_here(editor: &LiveEditor) -> bool {
-        editor.boot_id == boot_id()
-            && editor.pid_namespace == pid_namespace()
-            && Self::is_live_editor(editor)
+        is_here(editor) && Self::is_live_editor(editor)
     }
 
     /// Returns whether this very process is alive; a zombie is not.
@@ -203,6 +200,11 @@ impl Process {
             }),
         }
     }
+}
+
+/// Says whether the `nb live` of a record belongs to this boot of this machine, and to this container.
+fn is_here(editor: &LiveEditor) -> bool {
+    editor.boot_id == boot_id() && editor.pid_namespace == pid_namespace()
 }
 
 /// Returns the path of this very program, for a plan that starts it again.

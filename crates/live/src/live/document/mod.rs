@@ -99,8 +99,9 @@ pub struct LiveDocument {
     unknown: HashSet<String>,
     requests: VecDeque<EditorRequest>,
     seq: u64,
-    /// The version of the file that the base is, and the last one that the editor was told of.
+    /// The stamp of the file's version that the base is.
     stamp: String,
+    /// The stamp of the last `synced`.
     synced: Option<String>,
     save: Save,
     /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
