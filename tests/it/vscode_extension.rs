@@ -114,6 +114,11 @@ fn what_is_typed_meanwhile_is_refused_and_reported_after_the_answers() {
 }
 
 #[test]
+fn what_is_typed_just_now_is_not_taken_for_what_was_loaded() {
+    simulated("typed_just_now");
+}
+
+#[test]
 fn the_counts_of_runs_are_saved() {
     simulated("counts");
 }

@@ -396,6 +396,30 @@ const parts = {
     world.end();
   },
 
+  // VS Code tells of a change before it tells of unsaved changes: what is typed then is not taken for what was loaded.
+  async typed_just_now() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    // The tab has loaded the agent's edit already.
+    assert.equal((await world.asks('set', { cell: world.names.one, was: 'zero', source: 'one' })).type, 'applied');
+    world.heard = [];
+    notebook.type(0, 'one, typed');
+    world.synced();
+    await new Promise(resolve => { real.setImmediate(resolve); });
+    assert.equal(notebook.isDirty, false);
+    await pass(1000);
+    assert.deepEqual(world.heard.map(({ type, source }) => ({ type, source })), [{ type: 'text', source: 'one, typed' }]);
+
+    // What VS Code has loaded is reported as such.
+    await done(notebook.save());
+    world.heard = [];
+    world.write('two', { source: ['two, by another program'] });
+    await pass(1000);
+    assert.deepEqual(world.heard.map(({ type, dirty }) => ({ type, dirty })), [{ type: 'open', dirty: false }]);
+    world.end();
+  },
+
   // A tab without unsaved changes has none after an agent's edit, and Save asks nothing; one with unsaved text keeps it.
   async saves() {
     const world = new World();

@@ -46,6 +46,7 @@ class Known {
     /** @type {NodeJS.Timeout | undefined} */
     this.timer = undefined;
     this.since = 0;
+    this.changedAt = 0;
     this.savesUntil = 0;
     /** @type {((stamp: string | undefined) => void) | undefined} */
     this.synced = undefined;
@@ -186,10 +187,15 @@ class Live {
   changed(doc) {
     const known = this.known.get(doc);
     if (!known) return;
-    clearTimeout(known.timer);
     const now = Date.now();
+    known.changedAt = now;
     known.since ||= now;
-    const wait = known.savesUntil > now ? 0 : Math.max(0, Math.min(QUIET, known.since + MOST - now));
+    this.reportLater(doc, known, known.savesUntil > now ? 0 : Math.max(0, Math.min(QUIET, known.since + MOST - now)));
+  }
+
+  /** @param {string} doc @param {Known} known @param {number} wait */
+  reportLater(doc, known, wait) {
+    clearTimeout(known.timer);
     known.timer = setTimeout(() => {
       if (known.turns) known.isDue = true;
       else this.report(doc);
@@ -211,8 +217,10 @@ class Live {
     const isMoved = order.length !== known.order.length || order.some((cell, at) => cell !== known.order[at]);
     if (!added.length && !typed.length && !isMoved) return false;
     if (!now.dirty && known.savesUntil <= Date.now()) {
-      // The editor has loaded the file.
-      this.open(doc);
+      // The editor has loaded the file, or the person types: it tells of a change before it tells of unsaved changes.
+      const left = known.changedAt + QUIET - Date.now();
+      if (left > 0) this.reportLater(doc, known, left);
+      else this.open(doc);
       return true;
     }
     known.has(now.cells);
