@@ -35,7 +35,8 @@ function activate() {
 
 async function end({ context }) {
   for (const each of context.subscriptions) each.dispose();
-  for (const kernel of editor.kernels.values()) await kernel.dispose();
+  // Also one that is still being started: its process would outlive the window.
+  for (const kernel of await Promise.all(editor.jupyter.starting)) await kernel.dispose();
   assert(!fs.existsSync('ran-a-program-of-the-workspace'));
   assert.deepEqual(recorded.messages.filter(it => it.kind === 'error'), []);
 }

@@ -517,9 +517,10 @@ function controllers() {
   });
 }
 
-// How often it does not know its kernels yet.
+// How often it does not know its kernels yet, and the kernels that it has begun to start.
 const jupyter = {
   misses: 1,
+  starting: [],
   activate: async () => ({
     ready: Promise.resolve(),
     // It shows an error to the user where it does not know the publisher.
@@ -527,7 +528,9 @@ const jupyter = {
     openNotebook: async (uri, id) => {
       const found = controllers().find(each => each.id === id);
       if (!found || jupyter.misses-- > 0) throw new Error(`Kernel ${id} not found.`);
-      const kernel = await Kernel.start(uri.fsPath, { spec: found.name });
+      const starting = Kernel.start(uri.fsPath, { spec: found.name });
+      jupyter.starting.push(starting);
+      const kernel = await starting;
       recorded.chosen.push({ file: uri.fsPath, name: found.name });
       kernels.set(uri.fsPath, kernel);
       changed();
