@@ -125,9 +125,12 @@ const parts = {
     const notebook = editor.open('t.ipynb');
     await status('idle');
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', second, '--stream');
-    const shown = await status('claude runs "import time"');
-    assert.equal(shown.command, 'nb.interrupt');
-    assert.match(shown.tooltip, /t\.ipynb since \d\d:/);
+    const shown = await status('claude · cell 1 · 0:0');
+    assert.equal(shown.command, 'nb.show');
+    assert.match(shown.tooltip, /^nb: claude runs cell 1, "import time", in t\.ipynb since \d\d:/);
+    await editor.vscode.commands.executeCommand('nb.show');
+    assert.deepEqual(recorded.revealed, [1]);
+    assert.equal(recorded.stop.command, 'nb.interrupt');
     await mark(notebook.getCells()[1], 'claude runs this');
     assert.deepEqual(editor.marks(notebook.getCells()[0]).filter(it => it.includes('runs')), []);
     await long.prints('on');
@@ -135,26 +138,47 @@ const parts = {
     // A no to the question leaves it running.
     editor.answers.push(undefined, 'Interrupt');
     await editor.vscode.commands.executeCommand('nb.interrupt');
-    assert.match(recorded.messages.at(-1).text, /^claude runs "import time" since .* Interrupt it\?$/);
+    assert.match(recorded.messages.at(-1).text, /^claude runs cell 1, "import time", since .* Interrupt it\?$/);
     assert.equal(journal('interrupted').length, 0);
     await editor.vscode.commands.executeCommand('nb.interrupt');
     await long.ended;
     const [interrupted] = journal('interrupted');
     assert.equal(interrupted.by, 'human (VS Code)');
     await status('idle');
-    await mark(notebook.getCells()[1], 'claude ran this');
+    assert.equal(recorded.stop, undefined);
+    // Its insertion, before the window, says more than the run.
+    await mark(notebook.getCells()[1], 'claude inserted this');
+    nb('--as', 'human', 'exec', '-n', 't.ipynb', first);
+    await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
+    claude('exec', '-n', 't.ipynb', first);
+    await mark(notebook.getCells()[0], 'claude ran this');
 
     claude('edit', 't.ipynb', first, 'x = 2');
     await mark(notebook.getCells()[0], 'claude edited this');
-    // The person's own edit takes the mark away.
-    nb('--as', 'human', 'edit', '--force', 't.ipynb', first, 'x = 3');
+    // Its difference, and back.
+    const press = async title => {
+      const { command } = editor.items(notebook.getCells()[0]).find(it => it.text === title);
+      await editor.vscode.commands.executeCommand(command.command, ...command.arguments);
+    };
+    await press('difference');
+    await until('the difference is shown', () => recorded.diffs.length === 1);
+    assert.deepEqual([recorded.diffs[0].left, recorded.diffs[0].right], ['x = 1', 'x = 2']);
+    assert.match(recorded.diffs[0].title, /^claude edited this · \d\d:/);
+    await press('undo');
+    await until('the edit is taken back', () => notebook.getCells()[0].text === 'x = 1');
+    // What the person does to a cell takes its mark away.
     await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
+    claude('edit', '--force', 't.ipynb', first, 'x = 2');
+    await mark(notebook.getCells()[0], 'claude edited this');
+    notebook.type(0, 'x = 3');
+    await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
+    await notebook.save();
 
-    // Events that broke off are followed again.
-    const { process: follower } = [...running.extension.projects.values()][0];
-    const { pid } = follower.child;
+    // A process that was killed is begun again.
+    const { process: live } = running.extension.editor.live;
+    const { pid } = live.child;
     process.kill(pid, 'SIGKILL');
-    await until('another process follows', () => follower.child && follower.child.pid !== pid && follower.failures === 0);
+    await until('another process follows', () => live.child && live.child.pid !== pid && live.failures === 0);
     claude('edit', '--force', 't.ipynb', first, 'x = 4');
     await mark(notebook.getCells()[0], 'claude edited this');
 
@@ -162,8 +186,9 @@ const parts = {
     await editor.vscode.commands.executeCommand('nb.log');
     const [picks] = recorded.picks;
     assert(picks[0].label.startsWith('edited ') && picks[0].description.startsWith('claude'), JSON.stringify(picks));
-    assert(picks.some(it => /^ran "import time": (error|interrupted)$/.test(it.label)), JSON.stringify(picks));
-    assert.deepEqual(recorded.revealed, [0]);
+    assert(picks.some(it => /^ran cell 1 · "import time": (error|interrupted)$/.test(it.label)), JSON.stringify(picks));
+    assert.deepEqual(recorded.revealed, [1, 0]);
+    await until('the difference is shown', () => recorded.diffs.length === 2);
     await end(running);
   },
 
@@ -174,7 +199,7 @@ const parts = {
     await long.prints('on');
     const running = activate();
     editor.open('t.ipynb');
-    await status('claude runs ');
+    await status('claude · cell 0 · ');
     claude('interrupt', 't.ipynb');
     await long.ended;
     await status('idle');
@@ -256,7 +281,7 @@ const parts = {
     const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[6], '--stream');
     await long.prints('on');
     const again = runAll();
-    await status('human (VS Code) waits with "print(\'one\')"');
+    await status('human (VS Code) waits with cell 0');
     fs.writeFileSync('go', '');
     await Promise.all([again, long.ended]);
     assert.deepEqual(sent, [...SIX, ...SIX]);
@@ -312,7 +337,7 @@ const parts = {
     const running = activate();
     const notebook = editor.open(file);
     nb('open', '../later/other.ipynb', '--no-kernel');
-    await within(60, 'the project is found', becomes(() => running.extension.projects.size === 2));
+    await within(60, 'the project is found', becomes(() => running.extension.editor.open.size === 1));
     claude('insert', file, 'x = 1');
     editor.fileChanged(file);
     await mark(notebook.getCells()[0], 'claude inserted this');
@@ -364,22 +389,26 @@ const parts = {
   // The parts that know neither VS Code nor a process.
   async pure() {
     const from = name => require(path.join(SOURCES, name));
-    const { logLine, nameOf, plain, waits, what, who } = from('words.js');
+    const { duration, logLine, nameOf, plain, waits, what, whatWhole, who } = from('words.js');
     assert.equal(plain('a\u202e\u0000$(zap)\n b', 40), 'a (zap)  b');
     // No name is drawn as an icon or a link, and none has hidden characters: marks of direction, tags, fillers.
     const odd = ['$(bug)', '$$(bug)', '$\u0007$(bug)', '$\u200b(bug)', '[a](command:b)', '[a]\u2060(command:b)',
       'x\u200fy', 'x\u061cy', 'x\u{e0041}y', 'x\u3164y', 'x\ud800y'];
     const shown = odd.flatMap(text => [
-      who(text), what({ code: text }), what({ cell: text }), waits([{ by: text, code: text }]), nameOf(`/w/${text}.ipynb`),
-      ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: 'c' }] })),
-      ...Object.values(logLine({ event: 'kernel', by: text, kernel: text })),
+      who(text), what({ line: text }), whatWhole({ index: 1, line: text }), waits([{ by: text, line: text }]),
+      nameOf(`/w/${text}.ipynb`),
+      ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: 'c' }] }, () => -1)),
+      ...Object.values(logLine({ event: 'edited', by: text, changes: [{ what: text, cell: text }] }, () => 0)).slice(0, 2),
+      ...Object.values(logLine({ event: 'kernel', by: text, kernel: text }, () => -1)),
     ]);
     const hidden = /\$\(|\]\(|[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/u;
     assert.deepEqual(shown.filter(text => hidden.test(text)), []);
     assert.equal(who('[$$(bug)](x)'), '[(bug)] (x)');
     assert.equal(plain('x'.repeat(50), 10), `${'x'.repeat(9)}…`);
-    assert.equal(what({ code: '\n  y = 1\nz' }), '"y = 1"');
-    assert.equal(what({ cell: '0123456789' }), 'cell 0123456…');
+    assert.equal(what({ line: 'y = 1' }), '"y = 1"');
+    assert.equal(what({ index: 3, line: 'y = 1' }), 'cell 3');
+    assert.equal(whatWhole({ index: 3, line: 'y = 1' }), 'cell 3, "y = 1",');
+    assert.deepEqual([0, 7400, 61_000, 3_723_000, NaN, -5].map(duration), ['0:00', '0:07', '1:01', '1:02:03', '0:00', '0:00']);
 
     const { pause } = from('process.js');
     assert.deepEqual([0, 1, 5, 6, 99].map(pause), [1000, 2000, 32000, 60000, 60000]);
@@ -417,53 +446,26 @@ const parts = {
     assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
     assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
 
-    const { Activity, MARKED, isAgent } = from('activity.js');
-    assert.deepEqual(['claude', 'human', 'human (VS Code)', 'username', '', undefined].map(isAgent),
-      [true, false, false, false, false, false]);
+    const { Activity } = from('activity.js');
     const activity = new Activity();
-    const event = (fields, now = 0) => activity.take({ session: 'a.ipynb', at: '2026-01-01T00:00:00Z', ...fields }, now);
-    activity.look({ sessions: [
-      { notebook: 'a.ipynb', state: 'busy', running: { by: 'claude', cell: 'c1' } },
-      { notebook: 'b.ipynb', state: 'busy', kernel_of: 'a.ipynb', running: { by: 'claude', cell: 'c1' } },
-    ] });
-    assert.equal(activity.running('b.ipynb').cell, 'c1', 'a shared kernel');
-    event({ event: 'done', msg_id: 'held', status: 'withdrawn' });
-    assert.equal(activity.running('a.ipynb').cell, 'c1', 'a cell that was taken back did not run');
-    event({ event: 'done', msg_id: 'its', status: 'ok' });
-    assert.equal(activity.running('a.ipynb'), undefined);
-    event({ event: 'requested', msg_id: '1', by: 'human (VS Code)', cell: 'c1', notebook: 'b.ipynb' });
-    assert.equal(activity.markOf('b.ipynb', 'c1', 0), undefined, "a person's run is no mark");
-    event({ event: 'died', reason: 'x' });
-    assert.equal(activity.running('a.ipynb'), undefined);
-    event({ event: 'edited', by: 'claude', changes: [{ cell: 'c2', what: 'edited' }] }, 5);
-    assert.equal(activity.markOf('a.ipynb', 'c2', 6).what, 'edited');
-    assert.equal(activity.nextExpiry(5), MARKED);
-    assert.equal(activity.markOf('a.ipynb', 'c2', 5 + MARKED), undefined);
-    assert.equal(activity.nextExpiry(5 + MARKED), undefined);
-    for (let at = 0; at < 3000; at++) event({ event: 'requested', msg_id: `m${at}`, by: 'claude' });
-    assert.equal(activity.runs.size, 1000, 'a bound on what is kept');
-    // What a person's requests are, and events of later versions.
-    const persons = new Activity();
-    persons.look({ sessions: [{ notebook: 'a.ipynb', state: 'idle' }] });
-    const happens = (fields, now) => persons.take({ session: 'a.ipynb', by: 'human (VS Code)', msg_id: '1', ...fields }, now);
-    assert.equal(happens({ event: 'queued', cell: 'c1' }, 0), false);
-    const waiting = () => persons.behind({ session: 'a.ipynb' });
-    assert.equal(waits(waiting()), ' · human (VS Code) waits with cell c1');
-    happens({ event: 'queued', msg_id: '0', code: '$(zap)' }, 0);
-    assert.equal(waits(waiting()), ' · 2 cells wait');
-    happens({ event: 'done', msg_id: '0', status: 'withdrawn' }, 0);
-    assert.deepEqual(waiting().map(it => it.cell), ['c1']);
-    assert.equal(persons.idleSince('a.ipynb'), 0);
-    happens({ event: 'requested' }, 1);
-    assert.equal(waits(waiting()), '');
-    assert.equal(persons.idleSince('a.ipynb'), undefined);
-    happens({ event: 'done', status: 'ok' }, 2);
-    assert.equal(persons.idleSince('a.ipynb'), 2);
-    happens({ event: 'requested', msg_id: '2' }, 3);
-    happens({ event: 'restarted' }, 4);
-    assert.equal(persons.idleSince('a.ipynb'), 4);
-    persons.lose();
-    assert.equal(persons.idleSince('a.ipynb'), undefined, 'nothing is known');
+    const run = (by, more) => ({ run: '1', by, person: by.startsWith('human'), since: '2026-01-01T00:00:00Z', ...more });
+    const tells = (message, now = 0) => activity.tell('d', message, now);
+    assert.equal(activity.idleSince('d'), undefined, 'nothing is known');
+    assert.equal(tells({ type: 'conflict' }), false);
+    tells({ type: 'activity', kernel: true, running: null, waiting: [] });
+    assert.equal(activity.idleSince('d'), 0);
+    tells({ type: 'activity', kernel: true, running: run('claude'), waiting: [run('human (VS Code)', { index: 2 })] }, 1);
+    assert.equal(activity.idleSince('d'), undefined);
+    assert.equal(waits(activity.runs('d').waiting), ' · human (VS Code) waits with cell 2');
+    assert.equal(waits([run('a'), run('b')]), ' · 2 cells wait');
+    assert.equal(activity.runs().doc, 'd');
+    assert.equal(activity.runs('other'), undefined);
+    tells({ type: 'activity', kernel: true, running: null, waiting: [] }, 2);
+    assert.equal(activity.idleSince('d'), 2);
+    tells({ type: 'activity', kernel: false, running: null, waiting: [] }, 3);
+    assert.equal(activity.idleSince('d'), undefined, 'no kernel');
+    tells({ type: 'marks', cells: [{ cell: 'a', by: 'claude', what: 'ran', at: '' }] });
+    assert.equal(activity.known.get('d').marks.get('a').what, 'ran');
 
     const { difference, stays } = from('cells.js');
     const changed = (was, now) => {

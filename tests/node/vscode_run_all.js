@@ -36,18 +36,9 @@ const processes = {
     for (const name of ['stdout', 'stderr']) child[name] = new PassThrough();
     child.stdin = Object.assign(new EventEmitter(), { write: line => world.hears(JSON.parse(line)), end() {} });
     child.kill = () => {};
-    if (words.includes('live')) {
-      world.live = child;
-      return child;
-    }
-    world.follower = child;
-    setTimeout(() => (world.hasEvents ? child.stdout.write('{"from":"now"}\n') : child.emit('close', 1)), 10);
+    assert(words.includes('live'), `${words}`);
+    world.live = child;
     return child;
-  },
-  execFile(program, words, options, done) {
-    assert(words.includes('status'), `${words}`);
-    const status = { sessions: [{ notebook: FILE, state: 'idle' }] };
-    setTimeout(() => done(null, JSON.stringify(status), ''), 10);
   },
 };
 
@@ -92,7 +83,9 @@ class World {
     world = this;
     this.ran = [];
     this.queue = Promise.resolve();
-    this.hasEvents = true;
+    // What runs, and whether nb knows that.
+    this.running = null;
+    this.knowsActivity = true;
     // What the editor has said, the cells' names by their ids, and what waits for an answer.
     this.heard = [];
     this.names = {};
@@ -119,10 +112,16 @@ class World {
     fs.utimesSync(FILE, new Date(), new Date());
   }
 
-  // An event of the journal.
-  event(event, by, fields) {
-    const line = JSON.stringify({ event, by, session: FILE, notebook: FILE, at: new Date().toISOString(), ...fields });
-    setTimeout(() => this.follower?.stdout.write(`${line}\n`), 20);
+  // What runs is another one, or nothing.
+  runs(by, run, line) {
+    this.running = by ? { run, by, person: by === PERSON, line, since: new Date().toISOString() } : null;
+    this.tellsActivity();
+  }
+
+  tellsActivity() {
+    const { running } = this;
+    if (!this.live || !this.knowsActivity) return;
+    setTimeout(() => this.tells({ type: 'activity', kernel: true, running, waiting: [] }), 20);
   }
 
   // Runs code when all that was sent before has ended: no end is reported until then.
@@ -130,12 +129,12 @@ class World {
     const run = {};
     run.begins = this.queue.then(() => {
       run.count = this.ran.push({ by, code, count: this.ran.length + 1 });
-      this.event('requested', by, { msg_id: `${run.count}`, cell: code, code });
+      this.runs(by, `${run.count}`, code);
       return run.count;
     });
     run.ends = run.begins.then(async count => {
       await sleep(ms);
-      this.event('done', by, { msg_id: `${count}`, status: 'ok' });
+      this.runs();
       return [{ output_type: 'stream', name: 'stdout', text: `${code} #${count}\n` }];
     });
     this.queue = run.ends;
@@ -158,6 +157,7 @@ class World {
   hears(message) {
     this.heard.push(message);
     for (const { cell, id } of [...(message.cells ?? []), ...(message.new ?? [])]) if (id) this.names[id] = cell;
+    if (message.type === 'open') this.tellsActivity();
     if (message.type === 'saving') setTimeout(() => this.synced(), 20);
     this.asked.get(message.seq)?.(message);
   }
@@ -383,15 +383,17 @@ const parts = {
     await pass(15_000);
     assert.equal(notebook.printed(2), 'theirs\n');
 
-    // While the events are missing, nothing is known of the kernel.
+    // As long as nb does not tell what runs, nothing is known of the kernel.
     notebook.summary(notebook.getCells()[2], {});
-    world.hasEvents = false;
-    world.follower.emit('close', 1);
+    world.knowsActivity = false;
+    world.live.emit('close', 1);
+    await pass(2000);
     await done(world.shows('three', 9, 'theirs again\n'));
     await pass(150_000);
     assert.equal(notebook.printed(2), 'theirs\n');
-    world.hasEvents = true;
-    await pass(130_000);
+    world.knowsActivity = true;
+    world.tellsActivity();
+    await pass(70_000);
     assert.equal(notebook.printed(2), 'theirs again\n');
     world.end();
   },

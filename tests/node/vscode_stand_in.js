@@ -28,7 +28,7 @@ async function until(event, condition) {
 
 // What a person would see.
 const recorded = {
-  status: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [],
+  status: undefined, stop: undefined, messages: [], output: [], chosen: [], diffs: [], picks: [], revealed: [],
   // What a person loses: cells whose request was dropped, and how often the cursor was thrown out of a cell.
   dropped: [], thrownOut: 0,
   replaced: [], sets: [], asked: 0,

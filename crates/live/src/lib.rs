@@ -2,8 +2,8 @@
 //!
 //! | module | holds | imports |
 //! |---|---|---|
-//! | [`live`] | the messages between an editor and `nb`, and what both know about one document; no I/O | notebook |
-//! | [`editors`] | what `nb live` does: an editor's lines read and answered, its files followed, its unsaved texts recorded | notebook, project, kernel, editing, live |
+//! | [`live`] | the messages between an editor and `nb`, and what both know about one document; no I/O | notebook, project, activity, execution |
+//! | [`editors`] | what `nb live` does: an editor's lines read and answered, its files followed, its unsaved texts recorded | notebook, project, kernel, activity, editing, lifecycle, live |
 //!
 //! An editor holds no merge. `nb` knows what an editor last had in common with the file, what it has now and what the file
 //! has, merges these by cells and by lines, and sends requests that name the text that they replace. The editor does what a
@@ -13,7 +13,7 @@
 pub mod editors;
 pub mod live;
 
-use nb_core::editing;
+use nb_core::{activity, editing, execution, lifecycle};
 use nb_kernels::kernel;
 use nb_notebook::notebook;
 use nb_project::project;

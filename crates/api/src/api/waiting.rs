@@ -10,7 +10,7 @@ use crate::activity::labels;
 use crate::execution::cell_lookup::CellLookup;
 use crate::notebook::Document;
 use crate::project::Project;
-use crate::project::event::WaitingCell;
+use crate::project::event::RunningExecution;
 
 /// A front end's cell that waits for the kernel.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +34,7 @@ pub struct WaitingRequest {
 
 impl WaitingRequest {
     /// Returns the cells that wait, with their names in their notebooks' files.
-    pub(super) fn all(project: &Project, waiting: Vec<WaitingCell>) -> Vec<Self> {
+    pub(super) fn all(project: &Project, waiting: Vec<RunningExecution>) -> Vec<Self> {
         let mut documents: HashMap<String, Option<Document>> = HashMap::new();
         for cell in &waiting {
             let read =
@@ -48,8 +48,7 @@ impl WaitingRequest {
         named.collect()
     }
 
-    fn of(cell: WaitingCell, document: Option<&Document>) -> Self {
-        let WaitingCell { notebook, request } = cell;
+    fn of(request: RunningExecution, document: Option<&Document>) -> Self {
         let (name, code) = (request.cell.as_deref(), request.code.as_deref());
         let index = document.and_then(|document| {
             let pair = name.zip(code);
@@ -67,7 +66,7 @@ impl WaitingRequest {
             cell: place
                 .and_then(|(document, index)| Some(document.cells().get(index)?.id().to_owned())),
             by,
-            notebook,
+            notebook: request.notebook,
             index,
             msg_id: request.msg_id,
             since: request.since,

@@ -68,11 +68,13 @@ mod tests {
 
     fn cell(by: Option<&str>, cell: Option<&str>, code: Option<&str>) -> String {
         cell_with_actor(&RunningExecution {
+            notebook: "a.ipynb".to_owned(),
             msg_id: "1".to_owned(),
             by: by.map(str::to_owned),
             cell: cell.map(str::to_owned),
             code: code.map(str::to_owned),
             job: None,
+            store_history: true,
             since: jiff::Timestamp::now(),
             prompt: None,
         })

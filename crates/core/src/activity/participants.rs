@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::kernel::process::Process;
-use crate::project::event::WaitingCell;
+use crate::project::event::RunningExecution;
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, boot_id, pid_namespace};
 
@@ -45,12 +45,11 @@ pub fn joined_to(project: &Project, key: &str) -> Vec<JoinedFrontEnd> {
 }
 
 /// Removes the cells whose proxy has ended: these wait no more.
-pub fn retain_waiting(waiting: &mut Vec<WaitingCell>, joined: &[JoinedFrontEnd]) {
+pub fn retain_waiting(waiting: &mut Vec<RunningExecution>, joined: &[JoinedFrontEnd]) {
     let now = Timestamp::now();
     waiting.retain(|cell| {
         let is_of = |front_end: &JoinedFrontEnd| {
-            cell.request.by.as_deref() == Some(&*front_end.by())
-                && front_end.was_there(cell.request.since, now)
+            cell.by.as_deref() == Some(&*front_end.by()) && front_end.was_there(cell.since, now)
         };
         joined.iter().any(is_of)
     });
@@ -77,16 +76,17 @@ mod tests {
         };
         let waits = |joined: &[JoinedFrontEnd]| {
             let request = RunningExecution {
+                notebook: "a.ipynb".to_owned(),
                 msg_id: "1".to_owned(),
                 by: Some("human (VS Code)".to_owned()),
                 cell: None,
                 code: None,
                 job: None,
+                store_history: true,
                 since: at(-5),
                 prompt: None,
             };
-            let notebook = "a.ipynb".to_owned();
-            let mut waiting = vec![WaitingCell { notebook, request }];
+            let mut waiting = vec![request];
             retain_waiting(&mut waiting, joined);
             !waiting.is_empty()
         };

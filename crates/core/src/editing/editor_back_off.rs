@@ -118,10 +118,7 @@ fn activity_of(notebook: &NotebookFile, joined: &[JoinedFrontEnd]) -> Option<Edi
     // Those in the kernel's own queue, and those at the proxies.
     let at_proxies = present.waiting.into_iter();
     let at_proxies = at_proxies.filter(|cell| cell.notebook == notebook.key);
-    let mut waiting = present
-        .queued
-        .into_iter()
-        .chain(at_proxies.map(|cell| cell.request));
+    let mut waiting = present.queued.into_iter().chain(at_proxies);
     let open = running
         .or_else(|| waiting.find(|cell| joined.iter().any(|it| is_vs_code(it) && is_of(cell, it))));
     if let Some(cell) = open {

@@ -150,7 +150,7 @@ pub async fn facts(project: &Project, key: &str, session: &Session, actor: &str)
     queued.extend(unsent);
     let joined = joined_to(project, key);
     retain_waiting(&mut present.waiting, &joined);
-    queued.extend(present.waiting.into_iter().map(|cell| cell.request));
+    queued.extend(present.waiting);
     let queued = queued.iter().map(|cell| QueuedRequest {
         by: Actor::parse(cell.by.as_deref()).name(),
         description: cell_with_actor(cell),
@@ -178,11 +178,13 @@ pub(super) fn unsent(project: &Project, key: &str) -> Vec<RunningExecution> {
         let mut cells = job.cells.into_iter();
         let next = cells.find(|cell| cell.status.is_none())?;
         next.msg_id.is_none().then_some(RunningExecution {
+            notebook: job.notebook,
             msg_id: String::new(),
             by: Some(job.by),
             cell: next.cell,
             code: Some(next.code),
             job: Some(job.id),
+            store_history: true,
             since: job.asked_at,
             prompt: None,
         })

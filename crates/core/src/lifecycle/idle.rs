@@ -391,11 +391,13 @@ mod tests {
 
         let mut sent = idle(60);
         sent.running = Some(RunningExecution {
+            notebook: "a.ipynb".to_owned(),
             msg_id: "1".to_owned(),
             by: Some("ada".to_owned()),
             cell: None,
             code: Some("train()".to_owned()),
             job: None,
+            store_history: true,
             since: at,
             prompt: None,
         });

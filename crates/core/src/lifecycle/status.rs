@@ -10,9 +10,7 @@ use super::server_connection;
 use crate::activity::participants::{joined_to, retain_waiting};
 use crate::client::Client;
 use crate::kernel::process::connection;
-use crate::project::event::{
-    CellEnd, Event, EventKind, ExecutionEnd, Present, RunningExecution, WaitingCell,
-};
+use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, Present, RunningExecution};
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::{Project, Session, StateError, Status};
 use crate::wire::Channel;
@@ -37,7 +35,7 @@ pub struct SessionStatus {
     /// The execution that it runs, if it is busy and the journal knows.
     pub running: Option<RunningExecution>,
     /// The cells that wait at the proxies of front ends, oldest first.
-    pub waiting: Vec<WaitingCell>,
+    pub waiting: Vec<RunningExecution>,
     /// When something last happened, if it is idle.
     pub idle_since: Option<Timestamp>,
     /// The kernel's resident memory, in bytes.
@@ -167,7 +165,7 @@ pub async fn busy(session: &Session) -> Option<bool> {
 }
 
 /// Returns the cells that wait at the proxies of a session's kernel, oldest first.
-pub fn waiting_cells(project: &Project, key: &str) -> Vec<WaitingCell> {
+pub fn waiting_cells(project: &Project, key: &str) -> Vec<RunningExecution> {
     let session = project.state().ok().and_then(|state| state.session(key));
     let Some(session) = session.filter(|session| session.status == Status::Live) else {
         return Vec::new();

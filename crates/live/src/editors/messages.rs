@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest};
+use super::actions::Action;
+use crate::live::protocol::{EditorCell, EditorEvent};
 
 /// What an editor sends.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(super) enum Incoming {
     Document {
         doc: String,
         event: EditorEvent,
+    },
+    Action {
+        doc: String,
+        action: Action,
     },
     /// A message of a kind that this version does not know.
     Unknown,
@@ -47,6 +52,8 @@ pub(super) enum EditorLine {
 pub(super) enum Ability {
     /// It changes its documents as it is asked to.
     Change,
+    /// It shows what others do.
+    Activity,
     #[serde(other)]
     Unknown,
 }
@@ -65,6 +72,9 @@ const EVENTS: [&str; 8] = [
     "open", "text", "cells", "saving", "saved", "applied", "refused", "choose",
 ];
 
+/// The kinds of [`Action`].
+const ACTIONS: [&str; 3] = ["interrupt", "undo", "compare"];
+
 /// Reads a line.
 ///
 /// # Errors
@@ -74,6 +84,10 @@ pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
     let head = Head::deserialize(&value)?;
     if matches!(&*head.kind, "initialize" | "closed") {
         return Ok(Incoming::Editor(EditorLine::deserialize(value)?));
+    }
+    if ACTIONS.contains(&&*head.kind) {
+        let (doc, action) = (String::deserialize(head.doc)?, Action::deserialize(value)?);
+        return Ok(Incoming::Action { doc, action });
     }
     if !EVENTS.contains(&&*head.kind) {
         return Ok(Incoming::Unknown);
@@ -104,17 +118,27 @@ pub(super) enum Answer<'a> {
     Problem {
         #[serde(skip_serializing_if = "Option::is_none")]
         doc: Option<&'a str>,
+        /// The kind of that message, if a person asked for it: `interrupt`, `undo` or `compare`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        of: Option<&'static str>,
         message: &'a str,
+    },
+    /// The answer to `compare`.
+    Compared {
+        doc: &'a str,
+        cell: &'a str,
+        /// The cell's text before the edit.
+        was: &'a str,
     },
 }
 
-/// What `nb` asks for, with the document.
+/// What `nb` asks for or tells, with the document.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct DocumentRequest<'a> {
+pub(super) struct DocumentMessage<'a, T> {
     pub(super) doc: &'a str,
     #[serde(flatten)]
-    pub(super) request: &'a EditorRequest,
+    pub(super) message: &'a T,
 }
 
 #[cfg(test)]
@@ -125,6 +149,7 @@ mod tests {
     use schemars::generate::SchemaSettings;
 
     use super::*;
+    use crate::live::protocol::{ActivityMessage, EditorRequest};
 
     /// A line of the editor.
     #[derive(JsonSchema)]
@@ -133,6 +158,7 @@ mod tests {
     enum FromEditor {
         Editor(EditorLine),
         Document(DocumentEvent),
+        Action(DocumentAction),
     }
 
     /// A message about a document; `open` has the absolute path of the notebook, too.
@@ -146,13 +172,23 @@ mod tests {
         event: EditorEvent,
     }
 
+    /// What a person asks for.
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "its schema alone is of use")]
+    struct DocumentAction {
+        doc: String,
+        #[schemars(flatten)]
+        action: Action,
+    }
+
     /// A line of nb.
     #[derive(JsonSchema)]
     #[schemars(untagged)]
     #[expect(dead_code, reason = "its schema alone is of use")]
     enum FromNb {
         Answer(Answer<'static>),
-        Request(DocumentRequest<'static>),
+        Request(DocumentMessage<'static, EditorRequest>),
+        Activity(DocumentMessage<'static, ActivityMessage>),
     }
 
     fn schema<T: JsonSchema>(settings: SchemaSettings) -> String {

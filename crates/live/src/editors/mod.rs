@@ -1,5 +1,7 @@
 //! `nb live`: one editor, the notebooks that it has open, and their files.
 
+mod actions;
+mod activity;
 mod messages;
 mod open_file;
 mod record;
@@ -20,7 +22,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
-use self::messages::{Ability, Answer, DocumentRequest, EditorLine, Incoming, read};
+use self::actions::{Action, Ended, act};
+use self::activity::{DocumentActivity, Happened};
+use self::messages::{Ability, Answer, DocumentMessage, EditorLine, Incoming, read};
 use self::open_file::OpenFile;
 use self::record::Records;
 use self::writers::{FromWriter, Proposed, WriterSocket};
@@ -59,15 +63,20 @@ pub async fn serve(
     output: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let (changes, mut changed) = mpsc::channel(MOST_DOCUMENTS);
+    let (reports, mut reported) = mpsc::channel(1);
+    let (actions, mut ended) = mpsc::channel(actions::MOST);
     let (writers, mut from_writers) = mpsc::channel(1);
     let _socket = WriterSocket::bind(writers);
     let mut editor = Editor {
         output,
         name: "an editor".to_owned(),
         can_change: false,
+        shows_activity: false,
         documents: HashMap::new(),
         records: Records::default(),
+        actions,
         changes,
+        reports,
     };
     let mut lines = FramedRead::new(input, LinesCodec::new_with_max_length(LONGEST_LINE));
     let mut renewal = tokio::time::interval(RENEWED);
@@ -84,6 +93,8 @@ pub async fn serve(
                 Some(Err(LinesCodecError::Io(error))) => break Err(error),
             },
             Some(doc) = changed.recv() => editor.read_file(&doc).await,
+            Some(action) = ended.recv() => editor.ended(action).await,
+            Some(happened) = reported.recv() => editor.happened(happened).await,
             Some(message) = from_writers.recv() => editor.writer(message).await,
             () = editor.due() => editor.timers().await,
             _ = renewal.tick() => {
@@ -104,10 +115,16 @@ struct Editor<W> {
     output: W,
     name: String,
     can_change: bool,
+    /// Whether the editor shows what others do.
+    shows_activity: bool,
     documents: HashMap<String, OpenDocument>,
     records: Records,
+    /// What the person has asked for.
+    actions: mpsc::Sender<Ended>,
     /// Takes the names of documents whose file has changed.
     changes: mpsc::Sender<String>,
+    /// Takes what happens to documents.
+    reports: mpsc::Sender<Happened>,
 }
 
 /// A notebook that the editor has open.
@@ -121,6 +138,8 @@ struct OpenDocument {
     writer: Option<Writer>,
     /// Whether the editor did not answer when a writer waited for it, and has not answered since.
     is_slow: bool,
+    /// What others do; none if the editor does not show it.
+    activity: Option<DocumentActivity>,
 }
 
 /// A command of `nb` that is about to write the file.
@@ -199,6 +218,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         match read(line) {
             Ok(Incoming::Editor(message)) => self.message(message).await,
             Ok(Incoming::Document { doc, event }) => self.event(&doc, event).await,
+            Ok(Incoming::Action { doc, action }) => self.act(doc, action).await,
             Ok(Incoming::Open {
                 doc,
                 notebook,
@@ -207,7 +227,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             }) => self.open(&doc, &notebook, cells, dirty).await,
             // Of a later version.
             Ok(Incoming::Unknown) => Ok(()),
-            Err(error) => self.problem(None, &error.to_string()).await,
+            Err(error) => self.problem(None, None, &error.to_string()).await,
         }
     }
 
@@ -216,6 +236,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             EditorLine::Initialize { editor, can } => {
                 self.name = editor;
                 self.can_change = can.contains(&Ability::Change);
+                self.shows_activity = can.contains(&Ability::Activity);
                 self.send(&Answer::Initialized {
                     protocol: PROTOCOL,
                     version: env!("CARGO_PKG_VERSION"),
@@ -242,23 +263,27 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         }
         if self.documents.len() >= MOST_DOCUMENTS {
             let text = format!("{MOST_DOCUMENTS} notebooks are open, which is the most");
-            return self.problem(Some(doc), &text).await;
+            return self.problem(Some(doc), None, &text).await;
         }
         // Without a project no other command of `nb` reads a record, and none is to be made here.
         if !notebook.is_absolute() || Project::find(notebook).is_none() {
             let text = format!("{} is in no project of nb", notebook.display());
-            return self.problem(Some(doc), &text).await;
+            return self.problem(Some(doc), None, &text).await;
         }
         let opened = OpenFile::open(notebook, cells, dirty, self.can_change).await;
         let file = match opened {
             Ok(file) => file,
-            Err(error) => return self.problem(Some(doc), &error).await,
+            Err(error) => return self.problem(Some(doc), None, &error).await,
         };
         let watch = tokio::spawn(watch(
             file.real_path().to_owned(),
             doc.to_owned(),
             self.changes.clone(),
         ));
+        let activity = self.shows_activity.then(|| {
+            let (project, key) = (file.project().clone(), file.key().to_owned());
+            DocumentActivity::follow(project, key, doc.to_owned(), self.reports.clone())
+        });
         let document = OpenDocument {
             file,
             watch,
@@ -266,6 +291,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             save_ends: None,
             writer: None,
             is_slow: false,
+            activity,
         };
         self.documents.insert(doc.to_owned(), document);
         // The file may have changed before the watch began.
@@ -276,7 +302,9 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
 
     async fn event(&mut self, doc: &str, event: EditorEvent) -> io::Result<()> {
         let Some(document) = self.documents.get_mut(doc) else {
-            return self.problem(Some(doc), "no such document is open").await;
+            return self
+                .problem(Some(doc), None, "no such document is open")
+                .await;
         };
         if matches!(
             event,
@@ -286,6 +314,11 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             if let Some(writer) = &mut document.writer {
                 writer.until = writer.until.max(Instant::now() + LONGEST_WAIT);
             }
+        }
+        if let (Some(activity), EditorEvent::Text { cell, .. }) = (&mut document.activity, &event)
+            && let Some(id) = document.file.live.cell_id(cell)
+        {
+            activity.typed(id);
         }
         document.file.live.event(event);
         if document.file.live.needs_file() {
@@ -317,10 +350,74 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             document.answer_writer();
         }
         for request in &requests {
-            self.send(&DocumentRequest { doc, request }).await?;
+            let message = request;
+            self.send(&DocumentMessage { doc, message }).await?;
         }
+        self.tell_activity(doc).await?;
         self.record(false);
         Ok(())
+    }
+
+    /// Takes in what others did in a document.
+    async fn happened(&mut self, happened: Happened) -> io::Result<()> {
+        let doc = happened.doc.clone();
+        let Some(document) = self.documents.get_mut(&doc) else {
+            return Ok(());
+        };
+        if let Some(activity) = &mut document.activity {
+            activity.happened(happened, &document.file.live);
+        }
+        self.tell_activity(&doc).await
+    }
+
+    /// Tells the editor what others do in a document, where that has changed.
+    async fn tell_activity(&mut self, doc: &str) -> io::Result<()> {
+        let Some(document) = self.documents.get_mut(doc) else {
+            return Ok(());
+        };
+        let Some(activity) = &mut document.activity else {
+            return Ok(());
+        };
+        for message in &activity.news(&document.file.live) {
+            self.send(&DocumentMessage { doc, message }).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins what a person asks for.
+    async fn act(&mut self, doc: String, action: Action) -> io::Result<()> {
+        let of = Some(action.name());
+        let Some(document) = self.documents.get(&doc) else {
+            return self
+                .problem(Some(&doc), of, "no such document is open")
+                .await;
+        };
+        let Ok(place) = self.actions.clone().try_reserve_owned() else {
+            return self.problem(Some(&doc), of, "too much is under way").await;
+        };
+        let (file, by) = (
+            document.file.file().clone(),
+            format!("human ({})", self.name),
+        );
+        tokio::spawn(async move { place.send(act(doc, action, file, by).await) });
+        Ok(())
+    }
+
+    /// Tells the editor how an action ended, where it has to know that.
+    async fn ended(&mut self, ended: Ended) -> io::Result<()> {
+        let Ended {
+            doc,
+            action,
+            result,
+        } = ended;
+        match (&action, &result) {
+            (Action::Compare { cell, .. }, Ok(Some(was))) => {
+                let (doc, cell) = (&*doc, &**cell);
+                self.send(&Answer::Compared { doc, cell, was }).await
+            }
+            (_, Ok(_)) => Ok(()),
+            (_, Err(error)) => self.problem(Some(&doc), Some(action.name()), error).await,
+        }
     }
 
     /// Does what a writer asks for.
@@ -397,7 +494,9 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         let next = times
             .filter_map(|it| {
                 let writer = it.writer.as_ref().map(|writer| writer.until);
-                it.again.into_iter().chain(it.save_ends).chain(writer).min()
+                let marks = it.activity.as_ref().and_then(DocumentActivity::next_end);
+                let times = it.again.into_iter().chain(it.save_ends);
+                times.chain(writer).chain(marks).min()
             })
             .min();
         match next {
@@ -424,6 +523,10 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 document.give_up_writer();
                 concerned.push(doc.clone());
             }
+            let marks_end = document.activity.as_ref().and_then(|it| it.next_end());
+            if marks_end.is_some_and(|at| at <= now) {
+                concerned.push(doc.clone());
+            }
         }
         for doc in concerned {
             self.read_file(&doc).await?;
@@ -438,9 +541,14 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         self.records.write(editor, files, renews);
     }
 
-    async fn problem(&mut self, doc: Option<&str>, message: &str) -> io::Result<()> {
+    async fn problem(
+        &mut self,
+        doc: Option<&str>,
+        of: Option<&'static str>,
+        message: &str,
+    ) -> io::Result<()> {
         tracing::debug!(doc, message, "an editor's message is refused");
-        self.send(&Answer::Problem { doc, message }).await
+        self.send(&Answer::Problem { doc, of, message }).await
     }
 
     async fn send(&mut self, message: &impl Serialize) -> io::Result<()> {

@@ -78,6 +78,16 @@ impl OpenFile {
         &self.file.real
     }
 
+    /// Returns the file.
+    pub(super) fn file(&self) -> &NotebookFile {
+        &self.file
+    }
+
+    /// Returns the notebook's key in its project.
+    pub(super) fn key(&self) -> &str {
+        &self.file.key
+    }
+
     pub(super) fn project(&self) -> &Project {
         &self.file.project
     }

@@ -109,3 +109,62 @@ async fn a_notebook_outside_every_project_is_refused_and_no_folder_is_made() {
     served.await.unwrap().unwrap();
     assert!(!temp.path().join(".nb").exists());
 }
+
+#[tokio::test]
+async fn an_editor_is_told_what_agents_did_before_and_while_it_is_open() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("train.ipynb");
+    write(&path, ["x = 1", "y = 1"]);
+    let project = Project::for_notebook(&path).unwrap();
+    let happens = |event: Value| {
+        let mut all =
+            json!({"at": jiff::Timestamp::now(), "session": "train.ipynb", "by": "claude"});
+        all.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
+        project.record(&[serde_json::from_value(all).unwrap()]);
+    };
+    happens(
+        json!({"event": "edited", "op": "8a7b", "before": "0000000000", "after": "1111111111",
+        "changes": [{"cell": "c0", "what": "inserted", "index": 0}]}),
+    );
+    let (mut editor, input) = tokio::io::duplex(1 << 20);
+    let (output, answers) = tokio::io::duplex(1 << 20);
+    let served = tokio::spawn(serve(input, output));
+    let mut answers = BufReader::new(answers).lines();
+    let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
+    let cells = cells.map(
+        |(cell, id, source)| json!({"cell": cell, "id": id, "cell_type": "code", "source": source}),
+    );
+    for message in [
+        json!({"type": "initialize", "editor": "e", "can": ["activity"]}),
+        json!({"type": "open", "doc": "1", "notebook": path, "cells": cells, "dirty": false}),
+    ] {
+        editor
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+    let mut marks = async || loop {
+        let message: Value =
+            serde_json::from_str(&answers.next_line().await.unwrap().unwrap()).unwrap();
+        if message["type"] == "marks" {
+            let marks = message["cells"].as_array().unwrap().iter();
+            return marks
+                .map(|it| format!("{} {}", it["cell"], it["what"]))
+                .collect::<Vec<_>>();
+        }
+    };
+    assert_eq!(marks().await, [r#""a" "inserted""#]);
+    happens(json!({"event": "requested", "msg_id": "1", "cell": "c1", "code": "y = 1"}));
+    happens(json!({"event": "done", "msg_id": "1", "status": "ok"}));
+    assert_eq!(marks().await, [r#""a" "inserted""#, r#""b" "ran""#]);
+    let typed = json!({"type": "text", "doc": "1", "cell": "a", "source": "x = 2"});
+    editor
+        .write_all(format!("{typed}\n").as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(marks().await, [r#""b" "ran""#]);
+    drop(editor);
+    served.await.unwrap().unwrap();
+}

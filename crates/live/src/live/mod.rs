@@ -1,5 +1,6 @@
 //! One notebook in one editor: the protocol, and the rule of compare and set.
 
+pub mod activity;
 mod cell_data;
 mod document;
 mod editor_cells;

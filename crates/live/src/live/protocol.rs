@@ -4,6 +4,7 @@
 //! their document: the editor's own for the cells that it opens or makes, `nb`'s for those that `nb` inserts. Texts have
 //! `\n` at the ends of lines. Fields that a reader does not know are passed over.
 
+use jiff::Timestamp;
 use nb_notebook::notebook::CellType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -203,4 +204,89 @@ pub enum EditorRequest {
     },
     /// Report all cells once more: a message named a cell that `nb` does not know.
     Reopen,
+}
+
+/// What others do in a document, for an editor that shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ActivityMessage {
+    /// What the kernel of the notebook does. Sent when it changes.
+    Activity {
+        /// Whether a kernel of `nb` is there, to which a front end can connect.
+        kernel: bool,
+        /// What it runs.
+        running: Option<CellRun>,
+        /// What waits until that has ended, the next one first.
+        waiting: Vec<CellRun>,
+    },
+    /// Which cells agents have run or changed in the last ten minutes, if the person has neither run nor changed them
+    /// since. Sent when it changes.
+    Marks {
+        /// The cells, each once.
+        cells: Vec<CellMark>,
+    },
+}
+
+/// A cell, or other code, that the kernel runs or that waits for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CellRun {
+    /// The id of the request.
+    pub run: String,
+    /// Who asked for it.
+    pub by: String,
+    /// Whether that is the person, at this or another front end.
+    pub person: bool,
+    /// The notebook of the cell, as its path in the project, if it is another one that uses the same kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<String>,
+    /// The cell's place in the document, from 0. None for code that belongs to no cell, or to another notebook's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// The cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    /// The first line of the code, if code is stored; at most 80 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    /// When it was asked for.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub since: Timestamp,
+}
+
+/// What an agent did to a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CellMark {
+    /// The cell.
+    pub cell: String,
+    /// The cell's id in the file.
+    pub id: String,
+    /// Who did it.
+    pub by: String,
+    /// What was done.
+    pub what: MarkKind,
+    /// When.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub at: Timestamp,
+    /// The name of the edit, for `nb undo`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<String>,
+    /// The cell's revision before the edit, for `nb cell CELL@REVISION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+}
+
+/// What an agent did to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// It ran the cell.
+    Ran,
+    /// It changed the cell.
+    Edited,
+    /// It inserted the cell.
+    Inserted,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub const ID: &str = "nb.nb-shared-kernel";
 
 /// The files of the extension except `package.json`, with the names that they have in it.
-const FILES: [(&str, &[u8]); 13] = [
+const FILES: [(&str, &[u8]); 12] = [
     ("LICENSE.txt", include_bytes!("../../../../LICENSE")),
     (
         "logo-64x64.png",
@@ -25,7 +25,6 @@ const FILES: [(&str, &[u8]); 13] = [
     ("nb.js", include_bytes!("../vscode/nb.js")),
     ("outputs.js", include_bytes!("../vscode/outputs.js")),
     ("process.js", include_bytes!("../vscode/process.js")),
-    ("project.js", include_bytes!("../vscode/project.js")),
     ("words.js", include_bytes!("../vscode/words.js")),
 ];
 

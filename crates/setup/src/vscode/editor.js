@@ -5,11 +5,12 @@ const crypto = require('node:crypto');
 const fs = require('node:fs');
 const os = require('node:os');
 const vscode = require('vscode');
+const { Activity } = require('./activity');
 const { difference, idOf, stays, textOf, typeOf } = require('./cells');
 const { languageOf } = require('./kernel');
 const { Live, inOrder } = require('./live');
 const { outputOf } = require('./outputs');
-const { changedLines } = require('./words');
+const { changedLines, difference: differenceOf } = require('./words');
 
 // The scheme of the texts that a comparison shows.
 const SCHEME = 'nb-cells';
@@ -42,10 +43,11 @@ class Editor {
   /**
    * @param {{
    *   program: () => string | undefined,
-   *   idleSince: (notebook: vscode.NotebookDocument) => number | undefined,
+   *   activity: () => void,
    *   marks: () => void,
    *   says: (text: string) => void,
-   * }} host `idleSince` is when the notebook's kernel became idle; nothing if it runs something, or that is not known
+   *   fails: (text: string) => void,
+   * }} host `activity` and `marks` are called when what is to be shown has changed
    */
   constructor(host) {
     this.host = host;
@@ -53,6 +55,7 @@ class Editor {
     this.live = undefined;
     /** @type {Map<string, vscode.NotebookDocument>} */
     this.open = new Map();
+    this.activity = new Activity();
     /** @type {WeakMap<vscode.NotebookCell, string>} */
     this.names = new WeakMap();
     this.named = 0;
@@ -105,7 +108,8 @@ class Editor {
       workspace.onDidCloseNotebookDocument(notebook => {
         const doc = docOf(notebook);
         if (!this.open.delete(doc)) return;
-        for (const map of [this.clean, this.conflicts]) map.delete(doc);
+        for (const map of [this.clean, this.conflicts, this.activity.known]) map.delete(doc);
+        this.host.activity();
         for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
         this.live?.closed(doc);
       }),
@@ -172,9 +176,14 @@ class Editor {
 
   // ---- What is reported
 
-  /** The connection is new: what was told before is told again. */
-  documents() {
+  /** `nb` has ended. The next one tells again what this one has told. */
+  lost() {
     this.conflicts.clear();
+    this.activity.known.clear();
+    this.host.activity();
+  }
+
+  documents() {
     return [...this.open.keys()];
   }
 
@@ -186,6 +195,11 @@ class Editor {
   /** @param {string} text */
   says(text) {
     this.host.says(text);
+  }
+
+  /** @param {string} text */
+  fails(text) {
+    this.host.fails(text);
   }
 
   /** @param {string} doc */
@@ -361,7 +375,7 @@ class Editor {
   isBusy(cell) {
     const seen = this.busy.get(cell);
     if (seen === undefined) return false;
-    const idle = this.host.idleSince(cell.notebook);
+    const idle = this.activity.idleSince(docOf(cell.notebook));
     return idle === undefined || Date.now() - Math.max(seen, idle) < DOUBT;
   }
 
@@ -432,6 +446,7 @@ class Editor {
 
   /** @param {string} doc @param {any} message */
   tell(doc, message) {
+    if (this.activity.tell(doc, message, Date.now())) return this.host.activity();
     const conflicts = this.conflicts.get(doc) ?? new Map();
     if (message.type === 'conflict') {
       this.conflicts.set(doc, conflicts.set(message.cell, message));
@@ -440,8 +455,12 @@ class Editor {
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
       this.saveClean(doc);
+    } else if (message.type === 'compared') {
+      const cell = this.cellOf(doc, message.cell);
+      if (cell) void this.compares([message.was, textOf(cell)], differenceOf(this.markOf(cell)));
+      return undefined;
     }
-    this.host.marks();
+    return this.host.marks();
   }
 
   /** Saves what others wrote, if the person has changed nothing since the last save. @param {string} doc */
@@ -469,12 +488,30 @@ class Editor {
       await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), conflict.theirs);
       return;
     }
-    const [theirs, mine] = [conflict.theirs, textOf(cell)].map((text, at) => {
-      const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${hash(text).slice(0, 16)}/${at ? 'mine' : 'theirs'}.py` });
+    await this.compares([conflict.theirs, textOf(cell)], changedLines(conflict.by));
+  }
+
+  /** Shows the difference of two texts of a cell. @param {string[]} both @param {string} title */
+  async compares(both, title) {
+    const [left, right] = both.map(text => {
+      const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${hash(text).slice(0, 16)}/cell.py` });
       this.texts.set(String(uri), text);
       return uri;
     });
-    await vscode.commands.executeCommand('vscode.diff', theirs, mine, changedLines(conflict.by));
+    await vscode.commands.executeCommand('vscode.diff', left, right, title);
+  }
+
+  // ---- What others did
+
+  /** What an agent did to a cell. @param {vscode.NotebookCell} cell */
+  markOf(cell) {
+    return this.activity.known.get(docOf(cell.notebook))?.marks.get(this.names.get(cell) ?? '');
+  }
+
+  /** Takes back an agent's edit, or shows it. @param {'undo' | 'compare'} type @param {vscode.NotebookCell} cell */
+  asks(type, cell) {
+    const mark = this.markOf(cell);
+    if (mark) this.live?.asks(docOf(cell.notebook), { type, cell: mark.cell, edit: mark.edit, before: mark.before });
   }
 
   // ---- Saves
@@ -572,4 +609,4 @@ function edits(notebook, list) {
   return vscode.workspace.applyEdit(edit);
 }
 
-module.exports = { Editor };
+module.exports = { Editor, docOf };

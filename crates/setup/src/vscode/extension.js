@@ -7,13 +7,11 @@
 const os = require('node:os');
 const path = require('node:path');
 const vscode = require('vscode');
-const { isAgent, isHuman } = require('./activity');
 const { idOf } = require('./cells');
-const { Editor } = require('./editor');
+const { Editor, docOf } = require('./editor');
 const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
-const { Project } = require('./project');
-const { changedLines, logLine, nameOf, plain, time, waits, what, who } = require('./words');
+const { changedLines, duration, logLine, nameOf, plain, time, waits, what, whatWhole, who } = require('./words');
 
 /**
  * @typedef {import('@vscode/jupyter-extension').Jupyter & {
@@ -29,8 +27,9 @@ const VIEW = 'jupyter-notebook';
 const FINDS = 30_000;
 const TRY = 500;
 
-// The pause between two looks for a project of open notebooks that have none, in milliseconds.
-const SEARCH = 1000;
+// The pause between two looks for a project of open notebooks that have none, and for how long something runs, in
+// milliseconds.
+const SECOND = 1000;
 
 const SET_PATH = 'Set nb.path';
 
@@ -41,48 +40,45 @@ class Extension {
   /** @param {vscode.ExtensionContext} context */
   constructor(context) {
     this.context = context;
-    /** @type {Map<string, Project>} by its folder */
-    this.projects = new Map();
     this.output = vscode.window.createOutputChannel('nb');
-    this.item = vscode.window.createStatusBarItem('nb.status', vscode.StatusBarAlignment.Left, 10);
+    const { Left } = vscode.StatusBarAlignment;
+    this.item = vscode.window.createStatusBarItem('nb.status', Left, 10);
     this.item.name = 'nb';
+    this.stop = vscode.window.createStatusBarItem('nb.stop', Left, 9);
+    Object.assign(this.stop, { name: 'nb: interrupt', text: '$(debug-stop) Interrupt', command: 'nb.interrupt' });
     /** @type {vscode.EventEmitter<void>} */
     this.marks = new vscode.EventEmitter();
-    /** @type {NodeJS.Timeout | undefined} */
-    this.expiry = undefined;
     /** @type {Map<string, Promise<boolean>>} notebooks whose kernel is being chosen, or could not be */
     this.choosing = new Map();
     this.isDisposed = false;
     this.hasAsked = false;
-    // A person may open a notebook first, and run `nb open` then, in this folder or above it.
-    this.search = setInterval(() => {
-      for (const notebook of vscode.workspace.notebookDocuments) {
-        if (!this.editor.open.has(String(notebook.uri))) this.projectOf(notebook);
-      }
-    }, SEARCH);
-    this.search.unref();
+    this.clock = setInterval(() => {
+      // A person may open a notebook first, and run `nb open` then, in this folder or above it.
+      for (const notebook of vscode.workspace.notebookDocuments) this.opens(notebook);
+      if (this.editor.activity.runs()) this.draw();
+    }, SECOND);
+    this.clock.unref();
     this.editor = new Editor({
       program: () => this.program(),
-      idleSince: notebook => {
-        const project = this.projectOf(notebook);
-        return project?.activity.idleSince(project.key(notebook.uri.fsPath));
-      },
+      activity: () => this.changed(),
       marks: () => this.marks.fire(),
       says: text => this.says(text),
+      fails: text => this.fails(text),
     });
     context.subscriptions.push(
-      this, this.editor, this.output, this.item, this.marks,
+      this, this.editor, this.output, this.item, this.stop, this.marks,
       vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
       vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
       vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
+      vscode.commands.registerCommand('nb.show', () => this.reported(() => this.show())),
+      vscode.commands.registerCommand('nb.undo', cell => this.editor.asks('undo', cell)),
+      vscode.commands.registerCommand('nb.compare', cell => this.editor.asks('compare', cell)),
       vscode.notebooks.registerNotebookCellStatusBarItemProvider(VIEW, {
         onDidChangeCellStatusBarItems: this.marks.event,
         provideCellStatusBarItems: cell => this.marksOf(cell),
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => this.looksAtNotebook()),
-      vscode.workspace.onDidOpenNotebookDocument(notebook => {
-        if (this.projectOf(notebook)) this.editor.opened(notebook);
-      }),
+      vscode.workspace.onDidOpenNotebookDocument(notebook => this.opens(notebook)),
       vscode.workspace.onDidChangeConfiguration(event => {
         if (event.affectsConfiguration('nb.path')) this.begin();
       }),
@@ -92,9 +88,7 @@ class Extension {
 
   dispose() {
     this.isDisposed = true;
-    clearTimeout(this.expiry);
-    clearInterval(this.search);
-    for (const { process: events } of this.projects.values()) events.stop(true);
+    clearInterval(this.clock);
   }
 
   /** Writes a line into the output channel. @param {string} text */
@@ -102,16 +96,8 @@ class Extension {
     this.output.appendLine(plain(text));
   }
 
-  /** Finds the projects of the workspace and of the open notebooks. */
   begin() {
-    for (const { process: events } of this.projects.values()) events.stop(true);
-    this.projects.clear();
-    for (const folder of vscode.workspace.workspaceFolders ?? []) {
-      if (folder.uri.scheme === 'file') this.find(path.join(folder.uri.fsPath, 'notebook.ipynb'));
-    }
-    for (const notebook of vscode.workspace.notebookDocuments) this.find(notebook.uri.fsPath);
-    const found = vscode.workspace.findFiles('**/.nb/state.json', '**/node_modules/**', 50);
-    void found.then(files => files.forEach(file => this.find(path.join(path.dirname(file.fsPath), '../notebook.ipynb'))));
+    for (const notebook of vscode.workspace.notebookDocuments) this.opens(notebook);
     this.looksAtNotebook();
   }
 
@@ -134,40 +120,19 @@ class Extension {
     await vscode.commands.executeCommand('workbench.action.openSettings', 'nb.path');
   }
 
-  /** Finds the project of a notebook, and begins to follow it. @param {string} notebook */
-  find(notebook) {
-    const root = projectOf(notebook);
-    if (!root || this.isDisposed) return undefined;
-    const known = this.projects.get(root);
-    if (known) return known;
-    const program = this.program();
-    if (!program) {
-      void this.asksForProgram();
-      return undefined;
-    }
-    const project = new Project(program, root, {
-      changed: () => this.changed(project),
-      says: text => this.says(text),
-    });
-    this.projects.set(root, project);
-    project.process.start();
-    for (const open of vscode.workspace.notebookDocuments) {
-      if (this.projectOf(open) === project) this.editor.opened(open);
-    }
-    return project;
+  /** Takes in a notebook if it is in a project of `nb`. @param {vscode.NotebookDocument} notebook */
+  opens(notebook) {
+    const isOurs = notebook.notebookType === VIEW && notebook.uri.scheme === 'file';
+    if (!isOurs || this.editor.open.has(docOf(notebook)) || !projectOf(notebook.uri.fsPath)) return;
+    if (this.program()) this.editor.opened(notebook);
+    else void this.asksForProgram();
   }
 
-  /** @param {vscode.NotebookDocument} notebook */
-  projectOf(notebook) {
-    if (notebook.notebookType !== VIEW || notebook.uri.scheme !== 'file') return undefined;
-    return this.find(notebook.uri.fsPath);
-  }
-
-  /** The notebook that the person looks at, with its project. */
+  /** The notebook that the person looks at, if it is in a project. */
   active() {
     const notebook = vscode.window.activeNotebookEditor?.notebook;
-    const project = notebook && this.projectOf(notebook);
-    return notebook && project && { notebook, project, key: project.key(notebook.uri.fsPath) };
+    if (notebook) this.opens(notebook);
+    return notebook && this.editor.open.has(docOf(notebook)) ? { notebook, doc: docOf(notebook) } : undefined;
   }
 
   looksAtNotebook() {
@@ -175,46 +140,37 @@ class Extension {
     void this.chooseOnce();
   }
 
-  /** @param {Project} project */
-  changed(project) {
+  changed() {
     if (this.isDisposed) return;
     this.looksAtNotebook();
     this.marks.fire();
-    const now = Date.now();
-    clearTimeout(this.expiry);
-    const times = [...this.projects.values()].flatMap(each => each.activity.nextExpiry(now) ?? []);
-    if (times.length) this.expiry = setTimeout(() => this.changed(project), Math.min(...times) + 100);
   }
 
   // ---- What is shown
 
-  /** What runs, for the notebook in view, else anywhere; with the notebook to interrupt. */
+  /** What runs, for the notebook in view, else in any open one. */
   runs() {
-    const active = this.active();
-    if (active) {
-      const run = active.project.activity.running(active.key);
-      return run && { run, project: active.project };
-    }
-    for (const project of this.projects.values()) {
-      const [run] = project.activity.runs.values();
-      if (run) return { run, project };
-    }
-    return undefined;
+    return this.editor.activity.runs(this.active()?.doc);
   }
 
   draw() {
     const active = this.active();
     const found = this.runs();
     if (found) {
-      const { run, project } = found;
-      const isElsewhere = !active || run.notebook !== active.key;
-      const where = isElsewhere ? ` in ${nameOf(run.notebook)}` : '';
-      const waiting = waits(project.activity.behind(run));
-      this.item.text = `$(sync~spin) ${who(run.by)} runs ${what(run)}${where}${waiting}`;
-      this.item.tooltip = `nb: ${who(run.by)} runs ${what(run)} in ${plain(run.notebook)} since ${time(run.since)}${waiting}. Click to interrupt.`;
-      this.item.command = 'nb.interrupt';
+      const { doc, run, waiting } = found;
+      const file = run.notebook ?? this.editor.open.get(doc)?.uri.fsPath ?? '';
+      const where = active && !run.notebook ? '' : ` in ${nameOf(file)}`;
+      const took = duration(Date.now() - Date.parse(run.since));
+      this.item.text = `$(sync~spin) ${who(run.by)} · ${what(run)}${where} · ${took}${waits(waiting)}`;
+      this.item.tooltip = `nb: ${who(run.by)} runs ${whatWhole(run)} in ${nameOf(file)} since ${time(run.since)}${waits(waiting)}. Click to go there.`;
+      this.item.command = 'nb.show';
       this.item.show();
-    } else if (active?.project.activity.sessions.get(active.key)?.isUp) {
+      this.stop.tooltip = `nb: interrupt what ${who(run.by)} runs`;
+      this.stop.show();
+      return;
+    }
+    this.stop.hide();
+    if (active && this.editor.activity.hasKernel(active.doc)) {
       this.item.text = '$(circle-outline) nb: idle';
       this.item.tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
       this.item.command = 'nb.log';
@@ -249,14 +205,17 @@ class Extension {
       const why = 'Show the outputs now, unless a run of yours waits for the cell. Else they follow when you leave it';
       return [item(`$(sparkle) ${who(held)} ran this · outputs follow`, 'nb.outputs', why)];
     }
-    const project = this.projectOf(cell.notebook);
-    const id = idOf(cell.metadata);
-    const mark = id && project?.activity.markOf(project.key(cell.notebook.uri.fsPath), id, Date.now());
+    const run = this.editor.activity.runs(docOf(cell.notebook))?.run;
+    if (run && !run.person && run.cell !== undefined && this.editor.cellOf(docOf(cell.notebook), run.cell) === cell) {
+      return [item(`$(sync~spin) ${who(run.by)} runs this · ${time(run.since)}`, 'nb.interrupt', 'Interrupt')];
+    }
+    const mark = this.editor.markOf(cell);
     if (!mark) return [];
-    const words = { runs: 'runs this', ran: 'ran this', edited: 'edited this', inserted: 'inserted this' };
-    const isRun = mark.what === 'runs';
-    const text = `$(${isRun ? 'sync~spin' : 'sparkle'}) ${who(mark.by)} ${words[mark.what]} · ${time(mark.at)}`;
-    return [item(text, isRun ? 'nb.interrupt' : 'nb.log', isRun ? 'Interrupt' : 'What did the agent do')];
+    const text = `$(sparkle) ${who(mark.by)} ${mark.what} this · ${time(mark.at)}`;
+    const marks = [item(text, 'nb.log', 'What did the agent do')];
+    if (mark.before) marks.push(item('difference', 'nb.compare', 'Compare with the text before'));
+    if (mark.edit) marks.push(item('undo', 'nb.undo', 'Take this edit back'));
+    return marks;
   }
 
   // ---- The kernel
@@ -264,7 +223,7 @@ class Extension {
   /** Chooses the shared kernel for the notebook in view, once: what the person chooses later stays. */
   async chooseOnce() {
     const active = this.active();
-    if (!active?.project.activity.sessions.get(active.key)?.isUp) return;
+    if (!active || !this.editor.activity.hasKernel(active.doc)) return;
     const uri = String(active.notebook.uri);
     /** @type {string[]} */
     const chosen = this.context.workspaceState.get(CHOSEN, []);
@@ -343,10 +302,14 @@ class Extension {
     try {
       await work();
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      this.says(text);
-      void vscode.window.showErrorMessage(`nb: ${plain(text)}`);
+      this.fails(error instanceof Error ? error.message : String(error));
     }
+  }
+
+  /** Tells the person why what they asked for was not done. @param {string} text */
+  fails(text) {
+    this.says(text);
+    void vscode.window.showErrorMessage(`nb: ${plain(text)}`);
   }
 
   /** "Share this notebook's kernel" */
@@ -360,7 +323,7 @@ class Extension {
     const file = notebook.uri.fsPath;
     const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${nameOf(file)}` };
     await vscode.window.withProgress(options, () => run(program, ['open', file], path.dirname(file)));
-    await this.find(file)?.look();
+    this.opens(notebook);
     try {
       await this.choose(notebook);
     } catch (error) {
@@ -373,41 +336,57 @@ class Extension {
   async log() {
     const active = this.active();
     if (!active) throw new Error('open a notebook of a project of nb first');
-    const answer = await active.project.nb(['log', active.notebook.uri.fsPath]);
-    /** @type {any[]} */
-    const entries = (answer.log ?? []).filter((/** @type {any} */ entry) => isAgent(entry.by));
-    const items = entries.reverse().flatMap(entry => logLine(entry) ?? []).slice(0, 200);
+    const { notebook, doc } = active;
+    const program = this.program();
+    if (!program) return this.asksForProgram();
+    const file = notebook.uri.fsPath;
+    const answer = await run(program, ['log', file, '--by', 'agent'], path.dirname(file));
+    const indexOf = (/** @type {unknown} */ id) => notebook.getCells().findIndex(each => idOf(each.metadata) === id);
+    const entries = [...(answer.log ?? [])].reverse();
+    const items = entries.flatMap(entry => logLine(entry, indexOf) ?? []).slice(0, 200);
     const placeHolder = items.length ? 'Choose one to see its cell' : 'No agent has done anything here';
-    const item = await vscode.window.showQuickPick(items, { placeHolder, matchOnDescription: true });
-    if (!item?.cell) return;
-    const cell = active.notebook.getCells().find(each => idOf(each.metadata) === item.cell);
-    if (!cell) {
-      void vscode.window.showInformationMessage(`nb: cell ${plain(item.cell, 8)} is not in the notebook any more`);
-      return;
+    const chosen = await vscode.window.showQuickPick(items, { placeHolder, matchOnDescription: true });
+    if (!chosen?.cell) return undefined;
+    const at = indexOf(chosen.cell);
+    if (at < 0) {
+      void vscode.window.showInformationMessage(`nb: cell ${plain(chosen.cell, 8)} is not in the notebook any more`);
+      return undefined;
     }
-    const editor = await vscode.window.showNotebookDocument(active.notebook);
+    const cell = notebook.cellAt(at);
+    await this.reveals(cell);
+    const { before } = chosen;
+    if (before) this.editor.live?.asks(doc, { type: 'compare', cell: this.editor.name(cell), before });
+    return undefined;
+  }
+
+  /** @param {vscode.NotebookCell} cell */
+  async reveals(cell) {
+    const editor = await vscode.window.showNotebookDocument(cell.notebook);
     editor.revealRange(new vscode.NotebookRange(cell.index, cell.index + 1), vscode.NotebookEditorRevealType.InCenter);
+  }
+
+  /** Goes to the cell that runs. */
+  async show() {
+    const found = this.runs();
+    if (!found) return;
+    const notebook = this.editor.open.get(found.doc);
+    const cell = this.editor.cellOf(found.doc, found.run.cell);
+    if (cell) await this.reveals(cell);
+    else if (notebook) await vscode.window.showNotebookDocument(notebook);
   }
 
   /** "Interrupt" */
   async interrupt() {
-    const active = this.active();
     const found = this.runs();
-    const project = found?.project ?? active?.project;
-    const key = found?.run.session ?? active?.key;
-    if (!project || key === undefined) throw new Error('nothing runs here');
-    const words = ['interrupt', path.join(project.root, key)];
+    if (!found) throw new Error('nothing runs here');
+    const { doc, run: { run: id, by, person, since } } = found;
     // What the person asked for needs no question.
-    if (found && !isHuman(found.run.by)) {
-      const text = `${who(found.run.by)} runs ${what(found.run)} since ${time(found.run.since)}. Interrupt it?`;
+    if (!person) {
+      const text = `${who(by)} runs ${whatWhole(found.run)} since ${time(since)}. Interrupt it?`;
       const chosen = await vscode.window.showWarningMessage(text, { modal: true }, 'Interrupt');
       if (chosen !== 'Interrupt') return;
-      const now = project.activity.running(key);
-      // Another cell may run by now, to which the answer does not apply.
-      if (!now || now.by !== found.run.by || now.since !== found.run.since) return;
-      words.push('--force');
     }
-    await project.nb(words);
+    this.editor.live?.asks(doc, { type: 'interrupt', run: id });
   }
 }
 

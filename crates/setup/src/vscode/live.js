@@ -22,7 +22,7 @@ const UNKNOWN_COMMAND = 2;
 
 /**
  * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
- * person has changed something.
+ * person has changed something, `fails` when `nb` did not do what the person asked for, and `lost` when `nb` has ended.
  * @typedef {object} Host
  * @property {() => string[]} documents
  * @property {(doc: string) => OpenDocument | undefined} describe
@@ -30,6 +30,8 @@ const UNKNOWN_COMMAND = 2;
  * @property {(doc: string, message: any) => void} tell
  * @property {(doc: string) => void} changed
  * @property {(text: string) => void} says
+ * @property {(text: string) => void} fails
+ * @property {() => void} lost
  */
 
 /** What `nb` knows of a document, and what is still to be done with it. */
@@ -84,12 +86,13 @@ class Live {
     this.known = new Map();
     this.process = new Process(program, ['live', '--stdio'], folder, {
       begun: () => {
-        this.process.send({ type: 'initialize', editor: 'VS Code', can: ['change'] });
+        this.process.send({ type: 'initialize', editor: 'VS Code', can: ['change', 'activity'] });
         for (const doc of host.documents()) this.open(doc);
       },
       message: message => this.take(message),
       ended: (why, code) => {
         for (const doc of [...this.known.keys()]) this.forget(doc);
+        host.lost();
         const isOld = code === UNKNOWN_COMMAND;
         const old = 'this nb is older than the extension and knows no "nb live": agents see what you type once it is saved';
         host.says(isOld ? old : why);
@@ -112,6 +115,7 @@ class Live {
   take(message) {
     const { type, doc } = message;
     if (type === 'initialized') this.process.works();
+    else if (type === 'problem' && message.of) this.host.fails(message.message);
     else if (type === 'problem') this.host.says(message.message);
     else void this.turn(doc, known => this.does(doc, known, message));
   }
@@ -272,6 +276,14 @@ class Live {
       this.report(doc);
       this.process.send({ type: 'choose', doc, cell, keep, theirs });
     });
+  }
+
+  /**
+   * Asks for what the person wants: `interrupt`, `undo` or `compare`.
+   * @param {string} doc @param {{ type: string, [key: string]: unknown }} message
+   */
+  asks(doc, message) {
+    this.process.send({ ...message, doc });
   }
 
   /** @param {string} doc */

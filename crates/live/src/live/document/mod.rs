@@ -300,6 +300,21 @@ impl LiveDocument {
         cells.map(|cell| cell.source().into_owned()).collect()
     }
 
+    /// Returns the notebook as the editor has it.
+    pub fn document(&self) -> &Document {
+        &self.editor
+    }
+
+    /// Returns the editor's name of the cell with an id.
+    pub fn cell_name(&self, id: &str) -> Option<&str> {
+        self.names.name(id)
+    }
+
+    /// Returns the id of the cell that the editor calls so.
+    pub fn cell_id(&self, name: &str) -> Option<&str> {
+        self.names.id(name)
+    }
+
     /// Returns the texts that only the editor has.
     pub fn unsaved(&self) -> Vec<UnsavedCell> {
         let cells = self.editor.cells().iter();
@@ -392,6 +407,7 @@ impl LiveDocument {
         if !order.iter().all(is_known) {
             return false;
         }
+        self.take_remade(order, new);
         let removed: Vec<_> = (self.editor.cells().iter().map(Cell::id))
             .filter(|id| {
                 self.names
@@ -442,6 +458,25 @@ impl LiveDocument {
         }
         self.changed();
         true
+    }
+
+    /// A cell that the editor has made anew with its id, as it does when it loads the file, is the same cell.
+    fn take_remade(&mut self, order: &[String], new: &[EditorCell]) {
+        for cell in new {
+            let id = cell.id.as_deref().unwrap_or_default();
+            let before = self.names.name(id);
+            let is_gone = before.is_some_and(|before| !order.iter().any(|it| it == before));
+            let was = self.editor.cell_by_id(id).map(Cell::cell_type);
+            let is_new = self.names.id(&cell.cell).is_none();
+            if is_new && is_gone && was == Some(cell.cell_type) {
+                reached("a cell is made anew");
+                self.names.remove(id);
+                self.names.insert(&cell.cell, id);
+                self.put(id, &cell.source);
+                // Shown under the name before.
+                self.conflicts.remove(id);
+            }
+        }
     }
 
     fn applied(&mut self, seq: u64) -> bool {

@@ -21,6 +21,7 @@ pub(super) enum Step {
     NewCell(u8, u8),
     RemoveCell(u8, u8),
     MoveCell(u8, u8, u8),
+    RemakeCell(u8, u8),
     ToNb(u8),
     ToEditor(u8, bool),
     FileEdit(u8, u8),
@@ -49,6 +50,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (n(), n()).prop_map(|(e, c)| Step::NewCell(e, c)),
         1 => (n(), n()).prop_map(|(e, c)| Step::RemoveCell(e, c)),
         1 => (n(), n(), n()).prop_map(|(e, c, to)| Step::MoveCell(e, c, to)),
+        1 => (n(), n()).prop_map(|(e, c)| Step::RemakeCell(e, c)),
         8 => n().prop_map(Step::ToNb),
         8 => (n(), proptest::bool::weighted(0.1)).prop_map(|(e, types)| Step::ToEditor(e, types)),
         5 => (n(), n()).prop_map(|(c, l)| Step::FileEdit(c, l)),
@@ -112,6 +114,8 @@ pub(super) struct World {
     words: u64,
     /// The words that must be somewhere.
     kept: BTreeSet<String>,
+    /// The words of cells that were removed.
+    gone: BTreeSet<String>,
 }
 
 pub(super) fn notebook(sources: &[&str]) -> Document {
@@ -207,6 +211,7 @@ impl World {
             editors: editors.into(),
             words: 0,
             kept: kept.into(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -252,6 +257,11 @@ impl World {
                 }
             }
             Step::MoveCell(e, c, to) => self.editors[of(e)].move_cell(c, to),
+            Step::RemakeCell(e, c) => {
+                self.words += 1;
+                let number = self.words;
+                self.editors[of(e)].remake_cell(c, number);
+            }
             Step::ToNb(e) => self.deliver(of(e)),
             Step::ToEditor(e, types) => self.editors[of(e)].take_request(types),
             Step::FileEdit(c, line) => {
@@ -354,8 +364,12 @@ impl World {
                     .map(|it| it.source.clone()),
             );
         }
+        let proposed = self.proposal.as_ref();
+        let proposed = proposed.and_then(|proposal| proposal.after.cell_by_id(id));
+        texts.extend(proposed.map(|cell| cell.source().into_owned()));
         for text in texts {
             self.forget(&text);
+            self.gone.extend(words(&text));
         }
     }
 
@@ -429,6 +443,7 @@ impl World {
                 .iter()
                 .flat_map(|it| words(it))
                 .any(|it| it == word)
+                && !self.gone.contains(&word)
             {
                 self.kept.insert(word);
             }
@@ -736,6 +751,23 @@ impl Editor {
         self.cells.insert(usize::from(to) % count, cell);
         self.is_dirty = true;
         self.report_cells(Vec::new());
+    }
+
+    /// Makes a cell anew under another name, with its id and its text.
+    fn remake_cell(&mut self, cell: u8, number: u64) {
+        let Some(at) = usize::from(cell).checked_rem(self.cells.len()) else {
+            return;
+        };
+        self.report();
+        let cell = &mut self.cells[at];
+        let before = std::mem::replace(&mut cell.cell, format!("made-{number}"));
+        let cell = cell.clone();
+        self.conflicts.remove(&before);
+        if let Some(data) = self.data.remove(&before) {
+            self.data.insert(cell.cell.clone(), data);
+        }
+        self.is_dirty = true;
+        self.report_cells(vec![cell]);
     }
 
     fn report_cells(&mut self, new: Vec<EditorCell>) {

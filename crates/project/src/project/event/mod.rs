@@ -28,7 +28,7 @@ pub use call::ToolCall;
 pub use change::{CellStep, NotebookChange, OverwrittenEdit};
 pub use follower::EventFollower;
 pub use journal::Journal;
-pub use present::{Present, RunningExecution, WaitingCell};
+pub use present::{Present, RunningExecution};
 pub use reader::{Events, Position};
 
 /// One event of a session's kernel or of its notebook.

@@ -14,6 +14,8 @@ use crate::project::state_folder::short_name;
 /// An execution whose end is not in the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunningExecution {
+    /// The key of the notebook whose cell it is.
+    pub notebook: String,
     /// The request's id.
     pub msg_id: String,
     /// The actor who requested it, if known.
@@ -24,6 +26,8 @@ pub struct RunningExecution {
     pub code: Option<String>,
     /// The job that it belongs to.
     pub job: Option<String>,
+    /// False for code that a front end runs for itself.
+    pub store_history: bool,
     /// When it was requested, or when an observer saw it begin.
     pub since: Timestamp,
     /// The prompt of its input request at a front end. A job's prompt is in the job's record.
@@ -31,26 +35,19 @@ pub struct RunningExecution {
 }
 
 impl RunningExecution {
-    fn of(start: ExecutionStart, by: Option<String>, since: Timestamp) -> Self {
+    fn of(start: ExecutionStart, notebook: String, by: Option<String>, since: Timestamp) -> Self {
         Self {
+            notebook,
             msg_id: start.msg_id,
             by,
             cell: start.cell,
             code: start.code,
             job: start.job,
+            store_history: start.store_history,
             since,
             prompt: None,
         }
     }
-}
-
-/// A front end's cell that its proxy has not sent to the kernel yet.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitingCell {
-    /// The key of its notebook.
-    pub notebook: String,
-    /// The request.
-    pub request: RunningExecution,
 }
 
 /// The present state of a session's kernel according to the journal.
@@ -63,7 +60,7 @@ pub struct Present {
     /// themselves.
     pub queued: Vec<RunningExecution>,
     /// The cells that wait at the proxies of front ends, oldest first. A proxy that was killed leaves its own here.
-    pub waiting: Vec<WaitingCell>,
+    pub waiting: Vec<RunningExecution>,
     /// When something last happened.
     pub last: Option<Timestamp>,
 }
@@ -202,8 +199,8 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             EventKind::Queued(start) => {
                 let id = &start.msg_id;
                 if !sent.contains(id) && !ended.contains(id) && !aborted.contains(id) {
-                    let request = RunningExecution::of(start, event.by, event.at);
-                    present.waiting.push(WaitingCell { notebook, request });
+                    let request = RunningExecution::of(start, notebook, event.by, event.at);
+                    present.waiting.push(request);
                 }
                 continue;
             }
@@ -244,7 +241,7 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         let is_cell = start.store_history;
         let cell = RunningExecution {
             prompt: prompts.get(&start.msg_id).cloned().flatten(),
-            ..RunningExecution::of(start, event.by, event.at)
+            ..RunningExecution::of(start, notebook, event.by, event.at)
         };
         if is_from_sender && is_cell {
             present.queued.push(cell.clone());
@@ -403,7 +400,7 @@ mod tests {
         let waiting = |events: &[Event]| {
             let present = present(events.iter().rev().cloned(), 2);
             let waiting = present.waiting.into_iter();
-            waiting.map(|it| it.request.msg_id).collect::<Vec<_>>()
+            waiting.map(|it| it.msg_id).collect::<Vec<_>>()
         };
         let by = "human (VS Code)";
         let mut events = vec![

@@ -1,0 +1,245 @@
+//! Follows what happens to an open notebook: the events of its project, and its kernel.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::activity::participants::{joined_to, retain_waiting};
+use crate::lifecycle::status::status;
+use crate::live::LiveDocument;
+use crate::live::activity::{MARKED, Marks, cell_run};
+use crate::live::protocol::ActivityMessage;
+use crate::project::event::{Event, EventFollower, EventKind, Position, Present, RunningExecution};
+use crate::project::{Project, Session};
+
+/// How long events are gathered before they are reported.
+const GATHERED: Duration = Duration::from_millis(20);
+
+/// How many events one report has at most.
+const MOST: usize = 1000;
+
+/// What others do in a document, and what the editor was told of it.
+pub(super) struct DocumentActivity {
+    follower: JoinHandle<()>,
+    key: String,
+    /// None before the first report.
+    kernel: Option<KernelNow>,
+    marks: Marks,
+    /// When the next mark is old.
+    marks_end: Option<Timestamp>,
+    told: Vec<ActivityMessage>,
+}
+
+impl Drop for DocumentActivity {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+impl DocumentActivity {
+    /// Begins to follow what happens to the notebook `key`.
+    pub(super) fn follow(
+        project: Project,
+        key: String,
+        doc: String,
+        reports: mpsc::Sender<Happened>,
+    ) -> Self {
+        Self {
+            follower: tokio::spawn(follow(project, key.clone(), doc, reports)),
+            key,
+            kernel: None,
+            marks: Marks::default(),
+            marks_end: None,
+            told: Vec::new(),
+        }
+    }
+
+    /// Takes in what has happened.
+    pub(super) fn happened(&mut self, happened: Happened, live: &LiveDocument) {
+        self.kernel = Some(happened.kernel);
+        for event in &happened.events {
+            self.marks.event(event, &self.key, live);
+        }
+    }
+
+    /// The person has changed a cell in the editor.
+    pub(super) fn typed(&mut self, id: &str) {
+        self.marks.typed(id);
+    }
+
+    /// Returns what the editor was not told yet.
+    pub(super) fn news(&mut self, live: &LiveDocument) -> Vec<ActivityMessage> {
+        let Some(kernel) = &self.kernel else {
+            return Vec::new();
+        };
+        let now = Timestamp::now();
+        let run = |run: &RunningExecution| cell_run(run, &self.key, live);
+        let present = vec![
+            ActivityMessage::Activity {
+                kernel: kernel.is_up,
+                running: kernel.running.as_ref().map(run),
+                waiting: kernel.waiting.iter().map(run).collect(),
+            },
+            ActivityMessage::Marks {
+                cells: self.marks.shown(live, now),
+            },
+        ];
+        self.marks_end = self.marks.next_end(now);
+        let is_new = |message: &&ActivityMessage| !self.told.contains(message);
+        let news = present.iter().filter(is_new).cloned().collect();
+        self.told = present;
+        news
+    }
+
+    /// Returns when the next mark is old.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        let left = self.marks_end?.duration_since(Timestamp::now());
+        Some(Instant::now() + Duration::try_from(left).unwrap_or_default())
+    }
+}
+
+/// What has happened to a notebook since the last report.
+#[derive(Debug)]
+pub(super) struct Happened {
+    pub(super) doc: String,
+    /// The events of its kernel and its file, oldest first.
+    events: Vec<Event>,
+    /// What its kernel does now.
+    kernel: KernelNow,
+}
+
+/// What a kernel does.
+#[derive(Debug, Default)]
+struct KernelNow {
+    /// Whether a front end can connect to it.
+    is_up: bool,
+    /// The cell that it runs.
+    running: Option<RunningExecution>,
+    /// The cells that wait for it, the next one first.
+    waiting: Vec<RunningExecution>,
+}
+
+/// Reports what happens to a notebook, from ten minutes ago on, until nobody reads the reports any more.
+async fn follow(project: Project, key: String, doc: String, reports: mpsc::Sender<Happened>) {
+    let mut followed = Followed {
+        owner: key.clone(),
+        is_up: false,
+        project,
+        key,
+    };
+    let (from, mut events) = followed.recent();
+    let mut follower = followed.project.follow_events(from);
+    let mut asks = true;
+    loop {
+        let kernel = followed.kernel(asks).await;
+        let happened = Happened {
+            doc: doc.clone(),
+            events,
+            kernel,
+        };
+        if reports.send(happened).await.is_err() {
+            return;
+        }
+        events = followed.next(&mut follower).await;
+        asks = events.iter().any(|event| is_of_kernel(&event.kind));
+    }
+}
+
+/// A notebook whose events are followed.
+struct Followed {
+    project: Project,
+    key: String,
+    /// The key of the session whose kernel it uses.
+    owner: String,
+    is_up: bool,
+}
+
+impl Followed {
+    /// Returns the events of the time in which cells stay marked, and the position after them.
+    fn recent(&self) -> (Position, Vec<Event>) {
+        let events = self.project.events(&self.key);
+        let from = events.end();
+        let begin = Timestamp::now() - MARKED;
+        let recent = events.take_while(|event| event.at > begin).take(MOST);
+        let mut recent: Vec<_> = recent.collect();
+        recent.reverse();
+        (from, recent)
+    }
+
+    /// Waits for events of the notebook or of its kernel, and returns them.
+    async fn next(&self, follower: &mut EventFollower) -> Vec<Event> {
+        loop {
+            let first = follower.next().await;
+            tokio::time::sleep(GATHERED).await;
+            let more = std::iter::from_fn(|| follower.read());
+            let events: Vec<_> = std::iter::once(first).chain(more).take(MOST).collect();
+            if events.iter().any(|event| self.concerns(event)) {
+                return events;
+            }
+        }
+    }
+
+    fn concerns(&self, event: &Event) -> bool {
+        [&self.owner, &self.key].contains(&&event.session)
+            || event.notebook() == self.key
+            // The notebook may use another kernel by now.
+            || is_of_kernel(&event.kind)
+    }
+
+    /// Returns what the notebook's kernel does. `asks` says whether the kernel itself is asked: the journal tells of
+    /// all that begins and ends, but not of what a killed process has left open.
+    async fn kernel(&mut self, asks: bool) -> KernelNow {
+        let state = self.project.state().unwrap_or_default();
+        let Some(session) = state.session(&self.key) else {
+            return KernelNow::default();
+        };
+        self.owner = state.owner_key(&self.key);
+        let present = match asks {
+            true => self.ask(session).await,
+            false => {
+                let mut present = self.project.present(&self.owner, session.generation);
+                retain_waiting(&mut present.waiting, &joined_to(&self.project, &self.owner));
+                present
+            }
+        };
+        if !self.is_up {
+            return KernelNow::default();
+        }
+        let waiting = present.queued.into_iter().chain(present.waiting);
+        KernelNow {
+            is_up: true,
+            running: present.running.filter(|run| run.store_history),
+            waiting: waiting.collect(),
+        }
+    }
+
+    async fn ask(&mut self, session: Session) -> Present {
+        let generation = session.generation;
+        let Ok(status) = status(&self.project, &self.owner, session).await else {
+            return Present::default();
+        };
+        self.is_up = status.liveness.is_up();
+        let queued = self.project.present(&self.owner, generation).queued;
+        Present {
+            running: status.running.filter(|_| status.busy == Some(true)),
+            queued,
+            waiting: status.waiting,
+            last: None,
+        }
+    }
+}
+
+/// Says whether an event is about a kernel, and not about a cell.
+fn is_of_kernel(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Opened
+            | EventKind::Restarted
+            | EventKind::Stopped
+            | EventKind::Died { .. }
+            | EventKind::Moved { .. }
+    )
+}
