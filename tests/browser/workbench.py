@@ -65,6 +65,7 @@ def main():
         outputs_are_written_back(workbench)
         for number in range(int(os.environ.get("NB_TEST_ROUNDS", "1"))):
             for saves_by_itself in (False, True):
+                RunAll(workbench, page, saves_by_itself, has_run=True).round(number)
                 for has_run in (False, True):
                     Together(workbench, page, saves_by_itself, has_run).round(number)
 
@@ -83,7 +84,7 @@ class Together:
     def round(self, number):
         say(f"round {number}: autoSave {self.saves_by_itself}, cells were run {self.has_run}")
         self.file = f"together-{number}-{int(self.saves_by_itself)}{int(self.has_run)}.ipynb"
-        self.opens()
+        self.opens(*(f"x = {number}" for number in range(5)))
         mine = self.ids[2]
         until(lambda: self.enters(mine))
         self.page.keyboard.press("Control+End")
@@ -103,12 +104,11 @@ class Together:
         self.has_counts()
         until(lambda: printed(self.file, self.ids[4]) == "the agent\n")
         assert self.asks("return String(cellOf(ARGUMENT).outputs[0].items[0].data);", self.ids[4]) == "the agent\n"
-        self.conflicts(mine)
+        if not self.saves_by_itself:
+            self.conflicts(mine, f"x = 2\n{TYPED}")
 
-    def conflicts(self, mine):
+    def conflicts(self, mine, text):
         """Another program writes what the person has changed, too: it is not overwritten unseen."""
-        if self.saves_by_itself:
-            return
         self.page.keyboard.type(" mine")
         until(lambda: record(self.file))
         notebook = nbformat.read(self.file, 4)
@@ -122,7 +122,7 @@ class Together:
         expect(question).to_contain_text("The content of the file is newer")
         assert "theirs = 1" in sources(self.file)
         self.page.locator(".cell-status-item").get_by_text("both", exact=True).click()
-        both = f"x = 2\n{TYPED} mine\ntheirs = 1"
+        both = f"{text} mine\ntheirs = 1"
         until(lambda: both in self.texts())
         self.workbench.asks("await vscode.commands.executeCommand('notifications.clearAll');")
         expect(question).to_have_count(0)
@@ -131,10 +131,10 @@ class Together:
         until(lambda: both in sources(self.file))
         self.sees_no_question()
 
-    def opens(self):
-        write(self.file, *(f"x = {number}" for number in range(5)))
+    def opens(self, *texts, kernel="driver"):
+        write(self.file, *texts)
         self.ids = [cell["id"] for cell in cells(self.file)]
-        nb("cell", self.file, *range(5))
+        nb("cell", self.file, *range(len(texts)))
         nb("open", self.file, "--python", os.environ["NB_TEST_PYTHON"])
         self.workbench.asks(
             """await vscode.commands.executeCommand('notifications.clearAll');
@@ -144,14 +144,26 @@ class Together:
             self.saves_by_itself,
         )
         shows(self.workbench, self.file)
-        self.asks("await vscode.commands.executeCommand('notebook.selectKernel', { id: 'driver', extension: 'nb-tests.driver' });")
+        self.asks("await vscode.commands.executeCommand('notebook.selectKernel', { id: ARGUMENT, extension: 'nb-tests.driver' });", kernel)
         until(lambda: record(self.file) == [])
         if not self.has_run:
             return
-        self.asks("await vscode.commands.executeCommand('notebook.execute', notebook.uri);")
-        until(lambda: self.asks("return notebook.getCells().every(cell => cell.executionSummary?.success);"))
+        self.runs(len(texts))
         self.asks("await notebook.save();")
         until(lambda: self.asks("return !notebook.isDirty;"))
+
+    def begins(self, count):
+        """Begins to run the first cells."""
+        script = "void vscode.commands.executeCommand('notebook.cell.execute', { ranges: [{ start: 0, end: ARGUMENT }], document: notebook.uri });"
+        self.asks(script, count)
+
+    def runs(self, count):
+        self.begins(count)
+        self.ends(count)
+
+    def ends(self, count):
+        script = "return notebook.getCells().slice(0, ARGUMENT).every(cell => cell.executionSummary?.success);"
+        until(lambda: self.asks(script, count))
 
     def asks(self, script, argument=None):
         return self.workbench.asks(
@@ -186,6 +198,45 @@ class Together:
         assert counts == [dict(shown)[id] for id in mine], (counts, shown)
         if self.has_run:
             assert all(saved[id]["outputs"] and saved[id]["execution_count"] for id in mine), saved
+
+
+class RunAll(Together):
+    """A person runs six cells on the shared kernel, and saves, while an agent's cell runs."""
+
+    def round(self, number):
+        say(f"round {number}: Run All, autoSave {self.saves_by_itself}")
+        self.file = f"run-all-{number}-{int(self.saves_by_itself)}.ipynb"
+        go = pathlib.Path(f"go-{number}-{int(self.saves_by_itself)}")
+        waits = f"import os, time\nprint('on', flush=True)\nwhile not os.path.exists('{go}'): time.sleep(0.01)\nprint(open('{go}').read())"
+        go.write_text("the person's")
+        self.opens(*(f"print({number})" for number in range(6)), waits, kernel="shared")
+        go.unlink()
+        agent = self.ids[6]
+        long = begin("exec", "-n", self.file, agent, "--stream")
+        assert long.stdout.readline() == "on\n"
+        self.begins(6)
+        waiting = lambda: json.loads(nb("status", self.file, "--json"))["sessions"][0]["waits"]
+        until(lambda: len(waiting()) == 1)
+        self.asks("await notebook.save();")
+        pathlib.Path(f"{go}.new").write_text("the agent's")
+        os.replace(f"{go}.new", go)
+        long.communicate()
+        self.ends(6)
+        everything = [f"{number}\n" for number in range(6)] + ["on\nthe agent's\n"]
+        shown = "return notebook.getCells().map(cell => cell.outputs.flatMap(it => it.items).map(it => String(it.data)).join(''));"
+        until(lambda: self.asks(shown) == everything)
+        if not self.saves_by_itself:
+            self.asks("await notebook.save();")
+        until(lambda: self.asks("return !notebook.isDirty;") and [printed(self.file, id) for id in self.ids] == everything)
+        counts = [cell["execution_count"] for cell in cells(self.file)]
+        assert counts == [9, 10, 11, 12, 13, 14, 8], counts
+        assert self.asks("return notebook.getCells().map(cell => cell.executionSummary.executionOrder);") == counts
+        self.sees_no_question()
+        if not self.saves_by_itself:
+            mine = self.ids[2]
+            until(lambda: self.enters(mine))
+            self.page.keyboard.press("Control+End")
+            self.conflicts(mine, "print(2)")
 
 
 def printed(name, id):

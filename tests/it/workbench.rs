@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::made::{self, run};
+use crate::node;
 use crate::python;
 use crate::skipped;
 use crate::world::{World, succeed};
@@ -74,7 +75,10 @@ fn with_node(mut command: Command, node: &Path) -> Command {
 #[test]
 fn what_is_typed_in_vs_code_is_safe_from_an_agent() {
     let world = World::new();
-    if let (Some(workbench), Some(chromium)) = (workbench(), skipped::chromium()) {
+    let modules = node::modules();
+    if let (Some(workbench), Some(modules), Some(chromium)) =
+        (workbench(), modules, skipped::chromium())
+    {
         let python = python::with_jupyterlab();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/workbench.py");
         let mut command = world.command(python);
@@ -83,6 +87,11 @@ fn what_is_typed_in_vs_code_is_safe_from_an_agent() {
         command.envs(rounds.map(|rounds| ("NB_TEST_ROUNDS", rounds)));
         command
             .env("CHROMIUM", chromium)
+            .env("NB_TEST_MODULES", modules)
+            .env(
+                "NB_TEST_NODE",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node"),
+            )
             .env("NB_TEST_PYTHON", python)
             .env("NB_TEST_WORKBENCH", workbench);
         succeed(&mut command);

@@ -1,10 +1,12 @@
 // Lets a test ask the workbench: it evaluates the JavaScript that is posted to it, with `vscode` in scope. The file that
-// NB_TEST_DRIVER names gets its port. It also has a kernel, which makes the calls that the Jupyter extension makes: it
-// prints each cell's text.
+// NB_TEST_DRIVER names gets its port. It also has two kernels, which make the calls that the Jupyter extension makes: one
+// prints each cell's text, the other is "nb shared kernel", launched and used as the Jupyter extension does it.
 'use strict';
 
 const fs = require('node:fs');
 const http = require('node:http');
+const { Module } = require('node:module');
+const path = require('node:path');
 // eslint-disable-next-line no-unused-vars
 const vscode = require('vscode');
 
@@ -32,8 +34,38 @@ function kernel() {
   return made;
 }
 
+// The shared kernel of each notebook, by its file.
+const shared = new Map();
+
+function sharedKernel() {
+  const made = vscode.notebooks.createNotebookController('shared', 'jupyter-notebook', 'shared');
+  made.supportedLanguages = ['python'];
+  made.supportsExecutionOrder = true;
+  made.executeHandler = async (cells, notebook) => {
+    const file = notebook.uri.fsPath;
+    const executions = cells.map(cell => made.createNotebookCellExecution(cell));
+    process.env.NODE_PATH = process.env.NB_TEST_MODULES;
+    Module._initPaths();
+    const { Kernel, until } = require(path.join(process.env.NB_TEST_NODE, 'vscode.js'));
+    if (!shared.has(file)) shared.set(file, Kernel.start(file));
+    const kernel = await shared.get(file);
+    for (const execution of executions) {
+      const run = kernel.cell(execution.cell.document.getText());
+      await until(() => run.count);
+      execution.executionOrder = run.count;
+      execution.start(Date.now());
+      await execution.clearOutput();
+      const { reply, stdout } = await run.done;
+      const item = vscode.NotebookCellOutputItem.stdout(stdout);
+      await execution.appendOutput(new vscode.NotebookCellOutput([item], { outputType: 'stream' }));
+      execution.end(reply.status === 'ok', Date.now());
+    }
+  };
+  return made;
+}
+
 exports.activate = context => {
-  context.subscriptions.push(kernel());
+  context.subscriptions.push(kernel(), sharedKernel());
   const server = http.createServer(async (request, response) => {
     const parts = [];
     for await (const part of request) parts.push(part);
@@ -50,5 +82,6 @@ exports.activate = context => {
     fs.writeFileSync(`${file}.new`, String(server.address().port));
     fs.renameSync(`${file}.new`, file);
   });
-  context.subscriptions.push({ dispose: () => server.close() });
+  const ends = () => Promise.all([...shared.values()].map(async kernel => (await kernel).dispose()));
+  context.subscriptions.push({ dispose: () => { server.close(); return ends(); } });
 };
