@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::failure_log::FailureLog;
 use super::storage::FileWork;
+use crate::activity::actor::Actor;
 use crate::project::Project;
 use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart, Journal};
 use crate::route::{ExecutionProgress, Phase};
@@ -129,7 +130,8 @@ impl Log {
         let store_history = execution.store_history;
         let start = || ExecutionStart {
             cell: execution.cell,
-            code: execution.code,
+            // What a front end runs for itself is long, and of use to nobody.
+            code: execution.code.filter(|_| store_history),
             store_history,
             ..ExecutionStart::new(&execution.msg_id)
         };
@@ -160,12 +162,12 @@ impl Log {
         }
         // An execution from outside this front end is attributed to the user name in its header.
         let by = match is_from_outside {
-            true => execution.username,
-            false => self.by.clone(),
+            true => Some(execution.username).filter(|name| Actor::from(&**name) != Actor::Unknown),
+            false => Some(self.by.clone()),
         };
         self.add(Event {
             generation: Some(kernel.generation),
-            by: Some(by),
+            by,
             notebook: kernel.notebook.filter(|_| !is_from_outside),
             ..Event::now(&kernel.session, kind)
         });

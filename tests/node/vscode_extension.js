@@ -84,7 +84,9 @@ const reported = (...texts) => becomes(() => {
 const becomes = async condition => { while (!condition()) await sleep(20); };
 
 const status = text => until(`the status bar shows ${text}`, () => recorded.status?.text.includes(text) && recorded.status);
-const mark = (cell, text) => until(`a mark ${text}`, () => editor.marks(cell).some(it => it.includes(text)));
+// A cell may be replaced while its mark is awaited.
+const mark = (notebook, at, text) => until(`a mark ${text}`,
+  () => editor.marks(notebook.getCells()[at]).some(it => it.includes(text)));
 
 const parts = {
   // A notebook of the project is opened on the shared kernel, once; another one by the command.
@@ -131,7 +133,7 @@ const parts = {
     await editor.vscode.commands.executeCommand('nb.show');
     assert.deepEqual(recorded.revealed, [1]);
     assert.equal(recorded.stop.command, 'nb.interrupt');
-    await mark(notebook.getCells()[1], 'claude runs this');
+    await mark(notebook, 1, 'claude runs this');
     assert.deepEqual(editor.marks(notebook.getCells()[0]).filter(it => it.includes('runs')), []);
     await long.prints('on');
 
@@ -147,14 +149,14 @@ const parts = {
     await status('idle');
     assert.equal(recorded.stop, undefined);
     // Its insertion, before the window, says more than the run.
-    await mark(notebook.getCells()[1], 'claude inserted this');
+    await mark(notebook, 1, 'claude inserted this');
     nb('--as', 'human', 'exec', '-n', 't.ipynb', first);
     await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
     claude('exec', '-n', 't.ipynb', first);
-    await mark(notebook.getCells()[0], 'claude ran this');
+    await mark(notebook, 0, 'claude ran this');
 
     claude('edit', 't.ipynb', first, 'x = 2');
-    await mark(notebook.getCells()[0], 'claude edited this');
+    await mark(notebook, 0, 'claude edited this');
     // Its difference, and back.
     const press = async title => {
       const { command } = editor.items(notebook.getCells()[0]).find(it => it.text === title);
@@ -169,7 +171,7 @@ const parts = {
     // What the person does to a cell takes its mark away.
     await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
     claude('edit', '--force', 't.ipynb', first, 'x = 2');
-    await mark(notebook.getCells()[0], 'claude edited this');
+    await mark(notebook, 0, 'claude edited this');
     notebook.type(0, 'x = 3');
     await until('no mark', () => !editor.marks(notebook.getCells()[0]).length);
     await notebook.save();
@@ -180,7 +182,7 @@ const parts = {
     process.kill(pid, 'SIGKILL');
     await until('another process follows', () => live.child && live.child.pid !== pid && live.failures === 0);
     claude('edit', '--force', 't.ipynb', first, 'x = 4');
-    await mark(notebook.getCells()[0], 'claude edited this');
+    await mark(notebook, 0, 'claude edited this');
 
     editor.answers.push(0);
     await editor.vscode.commands.executeCommand('nb.log');
@@ -267,6 +269,16 @@ const parts = {
     }
     assert.deepEqual(recorded.messages, []);
     assert.deepEqual(recorded.replaced, []);
+
+    // The person overwrites; what is lost is offered once.
+    notebook.type(0, 'a = "over"');
+    await within(60, 'the text is reported', reported('a = "over"'));
+    writes('a = "theirs again"');
+    await until('the person is told', () => marked().length === 5);
+    editor.answers.push('Bring it back');
+    assert.equal(await notebook.save({ overwrites: true }), true);
+    await until('it is there', () => text(0) === 'a = "over"\na = "theirs again"');
+    assert.deepEqual(recorded.messages.map(it => it.text), ['nb: your save has replaced what another program wrote in cell 0']);
     await end(running);
   },
 
@@ -340,7 +352,7 @@ const parts = {
     await within(60, 'the project is found', becomes(() => running.extension.editor.open.size === 1));
     claude('insert', file, 'x = 1');
     editor.fileChanged(file);
-    await mark(notebook.getCells()[0], 'claude inserted this');
+    await mark(notebook, 0, 'claude inserted this');
     await end(running);
   },
 

@@ -303,14 +303,15 @@ class Notebook {
   }
 
   // VS Code refuses to save over a file whose time is later than at the last load or save, and whose size is another.
-  async save() {
+  // `overwrites` is the person's answer where VS Code asks.
+  async save({ overwrites = false } = {}) {
     if (!this.hasChanges) return true;
     const waits = [];
     events.willSave.fire({ notebook: this, waitUntil: edit => waits.push(edit) });
     await Promise.all(waits);
     await turn();
     const { mtimeMs, size } = fs.statSync(this.uri.fsPath);
-    if (mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) {
+    if (!overwrites && mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) {
       recorded.asked++;
       changed();
       return false;

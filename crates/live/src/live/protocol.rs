@@ -77,7 +77,7 @@ pub enum EditorEvent {
         #[serde(default)]
         source: Option<String>,
     },
-    /// The person chose between two texts of a cell in conflict.
+    /// The person chose between two texts of a cell in conflict, or of one that was overwritten.
     Choose {
         /// The cell.
         cell: String,
@@ -196,6 +196,14 @@ pub enum EditorRequest {
     Settled {
         /// The cell.
         cell: String,
+    },
+    /// Offer once to bring back the text of a cell in conflict over which the person has saved: with
+    /// [`EditorEvent::Choose`]. The conflict is settled.
+    Overwritten {
+        /// The cell.
+        cell: String,
+        /// The text that was in the file.
+        theirs: String,
     },
     /// The document contains all that the file with this stamp has: a save over it loses nothing.
     Synced {

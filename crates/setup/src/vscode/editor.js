@@ -10,7 +10,7 @@ const { difference, idOf, stays, textOf, typeOf } = require('./cells');
 const { languageOf } = require('./kernel');
 const { Live, inOrder } = require('./live');
 const { outputOf } = require('./outputs');
-const { changedLines, difference: differenceOf } = require('./words');
+const { changedLines, difference: differenceOf, who } = require('./words');
 
 // The scheme of the texts that a comparison shows.
 const SCHEME = 'nb-cells';
@@ -452,6 +452,8 @@ class Editor {
       this.conflicts.set(doc, conflicts.set(message.cell, message));
     } else if (message.type === 'settled') {
       conflicts.delete(message.cell);
+    } else if (message.type === 'overwritten') {
+      void this.offers(doc, message, conflicts.get(message.cell)?.by);
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
       this.saveClean(doc);
@@ -489,6 +491,17 @@ class Editor {
       return;
     }
     await this.compares([conflict.theirs, textOf(cell)], changedLines(conflict.by));
+  }
+
+  /** Offers once to bring back what a save of the person has replaced. @param {string} doc @param {any} message @param {string} by */
+  async offers(doc, { cell: name, theirs }, by) {
+    const cell = this.cellOf(doc, name);
+    if (!cell) return;
+    const [back, difference] = ['Bring it back', 'Show the difference'];
+    const text = `nb: your save has replaced what ${who(by)} wrote in cell ${cell.index}`;
+    const chosen = await vscode.window.showInformationMessage(text, back, difference);
+    if (chosen === back) await this.live?.choose(doc, name, 'both', theirs);
+    else if (chosen === difference) await this.compares([theirs, textOf(cell)], changedLines(by));
   }
 
   /** Shows the difference of two texts of a cell. @param {string[]} both @param {string} title */

@@ -92,6 +92,8 @@ pub struct LiveDocument {
     /// The hashes of the texts that each cell had in the editor since the base, the last one last.
     texts: HashMap<String, VecDeque<u64>>,
     conflicts: BTreeMap<String, ShownConflict>,
+    /// The conflicts that ended since the person saved over the file's text.
+    overwritten: BTreeMap<String, ShownConflict>,
     /// The texts that the person chose for cells in conflict, each with the text that the choice replaces and the
     /// text before both changes.
     chosen: HashMap<String, Choice>,
@@ -106,6 +108,8 @@ pub struct LiveDocument {
     save: Save,
     /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
     has_saved: bool,
+    /// Whether the file was read after a save, and not merged since.
+    has_save: bool,
     /// Whether the file's version is still to be written by a command that waits for the editor.
     is_proposed: bool,
     /// Whether the file was written, or is to be, since it was read: what is known of it is not merged any more.
@@ -160,6 +164,7 @@ impl LiveDocument {
             phase: Phase::Changed,
             texts: HashMap::new(),
             conflicts: BTreeMap::new(),
+            overwritten: BTreeMap::new(),
             chosen: HashMap::new(),
             unknown: HashSet::new(),
             requests: VecDeque::new(),
@@ -167,6 +172,7 @@ impl LiveDocument {
             synced: None,
             save: Save::None,
             has_saved: false,
+            has_save: false,
             is_proposed: false,
             needs_file: false,
             is_reopening: false,
@@ -225,6 +231,7 @@ impl LiveDocument {
         self.is_proposed = false;
         if std::mem::take(&mut self.has_saved) {
             self.editor_data.clone_from(&self.file_data);
+            self.has_save = true;
         }
         self.take_own_saves();
     }
@@ -603,7 +610,12 @@ impl LiveDocument {
         let Some(id) = self.names.id(name).map(str::to_owned) else {
             return false;
         };
-        let Some(shown) = self.conflicts.get(&id).filter(|it| it.theirs == seen) else {
+        let is_overwritten = !self.conflicts.contains_key(&id);
+        let shown = match is_overwritten {
+            true => &self.overwritten,
+            false => &self.conflicts,
+        };
+        let Some(shown) = shown.get(&id).filter(|it| it.theirs == seen) else {
             return true;
         };
         let (mine, theirs) = (&shown.mine, &shown.theirs);
@@ -620,7 +632,12 @@ impl LiveDocument {
             result,
             base: shown.base.clone().unwrap_or_default(),
         };
-        let theirs = theirs.clone();
+        let theirs = match is_overwritten {
+            // The person's text is in the file by now.
+            true => mine.clone(),
+            false => theirs.clone(),
+        };
+        self.overwritten.remove(&id);
         match (
             self.base.position_by_id(&id),
             self.file.document.cell_by_id(&id),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{LiveDocument, ShownConflict, new_cell};
+use super::{LiveDocument, Save, ShownConflict, new_cell, reached};
 use crate::live::cell_data::{CellData, Metadata, Results, difference, outputs};
 use crate::live::editor_cells::CellNames;
 use crate::live::protocol::{EditorCell, EditorRequest};
-use crate::notebook::{Conflict, Document, NewCell};
+use crate::notebook::{Cell, Conflict, Document, NewCell, unite_texts};
 
 /// A change of the editor's notebook by a request.
 #[derive(Clone, Debug)]
@@ -46,11 +46,22 @@ impl LiveDocument {
             };
             now.insert(id, shown);
         }
-        for id in self.conflicts.keys().filter(|id| !now.contains_key(*id)) {
-            if let Some(name) = self.names.name(id) {
-                let cell = name.to_owned();
-                self.requests.push_back(EditorRequest::Settled { cell });
+        // The file may be read before the editor says that it has saved.
+        let is_saved = std::mem::take(&mut self.has_save) || !matches!(self.save, Save::None);
+        for (id, shown) in &self.conflicts {
+            let Some(cell) = self.names.name(id).filter(|_| !now.contains_key(id)) else {
+                continue;
+            };
+            if is_saved && self.is_overwritten(id, shown) {
+                reached("a text is overwritten");
+                self.overwritten.insert(id.clone(), shown.clone());
+                self.requests.push_back(EditorRequest::Overwritten {
+                    cell: cell.to_owned(),
+                    theirs: shown.theirs.clone(),
+                });
             }
+            let cell = cell.to_owned();
+            self.requests.push_back(EditorRequest::Settled { cell });
         }
         for (id, shown) in &now {
             if let Some(name) = self.names.name(id)
@@ -66,6 +77,13 @@ impl LiveDocument {
             }
         }
         self.conflicts = now;
+    }
+
+    /// Says whether the file has the person's text in place of the other one.
+    fn is_overwritten(&self, id: &str, shown: &ShownConflict) -> bool {
+        let saved = self.file.document.cell_by_id(id).map(Cell::source);
+        saved.as_deref() == Some(&*shown.mine)
+            && unite_texts(&shown.mine, &shown.theirs) != shown.mine
     }
 
     /// Queues the requests that make the editor's notebook the target; returns them by number.

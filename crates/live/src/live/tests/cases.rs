@@ -171,6 +171,49 @@ fn a_conflict_stands_until_the_person_chooses() {
 }
 
 #[test]
+fn a_text_over_which_the_person_saved_is_offered_once() {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    // The editor asks, and the person overwrites.
+    live.event(EditorEvent::Saved {
+        order: vec!["e-c0".to_owned()],
+    });
+    let saved = with_text(&file, 0, "x = 2");
+    live.file(version(&saved, 2));
+    let cell = || "e-c0".to_owned();
+    let theirs = "x = 3".to_owned();
+    assert_eq!(
+        requests(&mut live),
+        [
+            EditorRequest::Overwritten {
+                cell: cell(),
+                theirs: theirs.clone()
+            },
+            EditorRequest::Settled { cell: cell() },
+            synced("2"),
+        ]
+    );
+    let both = || EditorEvent::Choose {
+        cell: cell(),
+        keep: Keep::Both,
+        theirs: theirs.clone(),
+    };
+    live.event(both());
+    let sent = requests(&mut live);
+    let [EditorRequest::Set { seq, source, .. }] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(source, "x = 2\nx = 3");
+    live.event(EditorEvent::Applied { seq: *seq });
+    assert_eq!(requests(&mut live), [synced("2")]);
+    live.event(both());
+    assert_eq!(requests(&mut live), [], "it was brought back already");
+}
+
+#[test]
 fn an_editor_s_own_save_is_no_change_by_others() {
     let file = notebook(&["a"]);
     let mut live = opened(&file);

@@ -20,7 +20,7 @@ pub(super) fn reached(branch: &'static str) {
 }
 
 /// The branches that the worlds must reach, so that their checks mean something.
-const BRANCHES: [&str; 20] = [
+const BRANCHES: [&str; 21] = [
     "a change that is not written",
     "a change that is written",
     "a cell is made anew",
@@ -29,6 +29,7 @@ const BRANCHES: [&str; 20] = [
     "a conflict is shown",
     "a nameless cell gets its id",
     "an unknown base",
+    "a text is overwritten",
     "an own save",
     "both are kept",
     "inserted",

@@ -882,6 +882,7 @@ impl Editor {
                 }
                 return;
             }
+            EditorRequest::Overwritten { .. } => return,
             EditorRequest::Settled { cell } => {
                 reached("a conflict is over");
                 self.conflicts.remove(&cell);
