@@ -343,6 +343,14 @@ impl Requests {
     ) -> (bool, Option<Duration>) {
         let (mut any, mut next) = (false, None);
         for NumberedRequest { request, .. } in self.by_key.values_mut() {
+            if request.replied_at.is_none() && request.lacks_doubtful_idle() {
+                // A comm message. The proxy's own request was sent to prove that its `idle` is lost.
+                if request.proof.as_ref() != own_request {
+                    any = true;
+                    request.proof = None;
+                }
+                continue;
+            }
             let replied_at = request.replied_at.filter(|_| request.lacks_idle());
             let left = replied_at.map(|at| (at + LATE_IDLE).saturating_duration_since(now));
             match left {
@@ -358,6 +366,12 @@ impl Requests {
             }
         }
         (any, next)
+    }
+
+    /// Returns whether a message without a reply lacks an `idle` that is doubtful.
+    pub(super) fn any_doubtful_without_reply(&self) -> bool {
+        let mut requests = self.by_key.values().map(|entry| &entry.request);
+        requests.any(|request| request.replied_at.is_none() && request.lacks_doubtful_idle())
     }
 
     /// Records that the proxy sends a request now: if its `idle` arrives, every `idle` that is doubtful now

@@ -91,6 +91,10 @@ impl Bridge {
         if !self.requests.keys(Request::lacks_proof).is_empty() {
             self.probe_shell();
         }
+        if self.requests.any_doubtful_without_reply() {
+            // The `idle` of the proxy's own request may be lost, too, and no reply starts the timer.
+            self.await_idle();
+        }
     }
 
     /// Records that the kernel has answered the proxy's own request on shell.

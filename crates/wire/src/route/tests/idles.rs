@@ -244,6 +244,32 @@ fn an_idle_that_is_lost_after_iopub_is_connected_again_is_replaced() {
 }
 
 #[test]
+fn the_idle_of_a_comm_message_that_is_lost_together_with_the_proxys_own_is_replaced() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    let content = json!({ "comm_id": "w", "data": {} });
+    fixture.send("c", Channel::Shell, "comm_msg", "1", &content);
+    fixture.bridge.iopub_down();
+    fixture.bridge.iopub_up(fixture.now);
+    fixture.publish_status("agent", "a", "busy");
+    let first = fixture.bridge.shell_request().cloned();
+    let first = first.expect("it was asked");
+    fixture.reply_to_own(&first);
+    fixture.actions();
+    fixture.advance(Duration::from_secs(1));
+    let second = fixture.bridge.shell_request().cloned();
+    let second = second.expect("it was asked again");
+    // The kernel is busy; this request still proves the loss when it is answered.
+    fixture.advance(Duration::from_secs(2));
+    fixture.reply_to_own(&second);
+    fixture.actions();
+    fixture.publish_own_status(&second, "idle");
+    assert_eq!(fixture.published_under("status")[0], "1");
+    assert_eq!(fixture.bridge.outstanding(), 0);
+    fixture.advance(Duration::from_secs(60));
+    assert_eq!(fixture.bridge.shell_request(), None);
+}
+
+#[test]
 fn a_late_idle_is_published_once() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     flood(&mut fixture, "1");
