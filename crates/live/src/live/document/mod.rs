@@ -125,10 +125,10 @@ pub struct LiveDocument {
 enum Save {
     /// None is under way.
     None,
-    /// The editor waits for the file's changes.
-    Asked,
-    /// The editor takes its texts and writes the file. With the ids of the cells that the person has changed since: for
-    /// them it is not known which text is saved.
+    /// The editor waits for the file's changes. With the ids of the cells whose text has changed since: for them it is not
+    /// known which text is saved if the editor does not wait.
+    Asked(HashSet<String>),
+    /// The editor takes its texts and writes the file. With the ids of the cells that the person has changed since.
     Writing(HashSet<String>),
 }
 
@@ -375,9 +375,6 @@ impl LiveDocument {
         let Some(id) = self.names.id(name).map(str::to_owned) else {
             return false;
         };
-        if let Save::Writing(changed) = &mut self.save {
-            changed.insert(id.clone());
-        }
         self.put(&id, source);
         self.changed();
         true
@@ -394,6 +391,9 @@ impl LiveDocument {
     }
 
     fn remember_text(&mut self, id: &str, source: &str) {
+        if let Save::Asked(changed) | Save::Writing(changed) = &mut self.save {
+            changed.insert(id.to_owned());
+        }
         let texts = self.texts.entry(id.to_owned()).or_default();
         texts.push_back(hash(source));
         if texts.len() > MOST_TEXTS {
@@ -599,7 +599,7 @@ impl LiveDocument {
             return;
         }
         self.synced = Some(self.stamp.clone());
-        if self.save == Save::Asked {
+        if matches!(self.save, Save::Asked(_)) {
             self.save = Save::Writing(HashSet::new());
         }
         let stamp = self.stamp.clone();

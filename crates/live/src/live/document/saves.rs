@@ -1,11 +1,13 @@
 //! Saves of the editor: what it has written is not a change by others.
 
+use std::collections::HashSet;
+
 use super::{LiveDocument, Phase, Save, new_cell, reached};
 use crate::notebook::Cell;
 
 impl LiveDocument {
     pub(super) fn saving(&mut self) -> bool {
-        self.save = Save::Asked;
+        self.save = Save::Asked(HashSet::new());
         self.needs_file = true;
         self.synced = None;
         self.try_again();
@@ -27,7 +29,10 @@ impl LiveDocument {
             Phase::Waiting(batch) => vec![&mut self.base, &mut batch.base],
             _ => vec![&mut self.base],
         };
-        let is_known = |id: &str| matches!(&save, Save::Writing(changed) if !changed.contains(id));
+        let is_known = |id: &str| match &save {
+            Save::None => false,
+            Save::Asked(changed) | Save::Writing(changed) => !changed.contains(id),
+        };
         for base in bases {
             for at in (0..base.cells().len()).rev() {
                 if base

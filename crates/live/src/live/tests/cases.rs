@@ -171,6 +171,41 @@ fn a_conflict_stands_until_the_person_chooses() {
 }
 
 #[test]
+fn a_write_just_after_the_save_of_a_chosen_text_is_no_conflict() {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    let theirs = with_text(&file, 0, "x = 3");
+    live.file(version(&theirs, 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.event(EditorEvent::Choose {
+        cell: "e-c0".to_owned(),
+        keep: Keep::Mine,
+        theirs: "x = 3".to_owned(),
+    });
+    let settled = EditorRequest::Settled {
+        cell: "e-c0".to_owned(),
+    };
+    assert_eq!(requests(&mut live), [settled, synced("1")]);
+    // The editor takes that for the answer, and has saved before nb reads the file; by then it is another one.
+    live.event(EditorEvent::Saving);
+    live.file(version(&file, 2));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.event(EditorEvent::Saved {
+        order: vec!["e-c0".to_owned()],
+    });
+    live.file(version(&file, 2));
+    let [
+        EditorRequest::Settled { .. },
+        EditorRequest::Set { source, .. },
+    ] = &requests(&mut live)[..]
+    else {
+        panic!("{live:?}");
+    };
+    assert_eq!(source, "x = 1");
+}
+
+#[test]
 fn a_text_over_which_the_person_saved_is_offered_once() {
     let file = notebook(&["x = 1"]);
     let mut live = opened(&file);
