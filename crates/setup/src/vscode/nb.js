@@ -4,6 +4,7 @@
 const { execFile } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
+const { parsed } = require('./process');
 
 // As `nb` records who it was.
 const ACTOR = 'human (VS Code)';
@@ -62,16 +63,6 @@ function projectOf(notebook) {
   }
 }
 
-/** What `nb` says when it did not do what it was asked to do. */
-class NbError extends Error {
-  /** @param {string} message @param {string} kind */
-  constructor(message, kind) {
-    super(message);
-    this.name = 'NbError';
-    this.kind = kind;
-  }
-}
-
 /**
  * Runs a command of `nb` to its end; its answer.
  * @param {string} program @param {readonly string[]} words @param {string} cwd @returns {Promise<any>}
@@ -80,29 +71,13 @@ function run(program, words, cwd) {
   return new Promise((resolve, reject) => {
     const options = { cwd, maxBuffer: LONGEST };
     execFile(program, ['--as', ACTOR, ...words, '--json'], options, (error, stdout, stderr) => {
-      const answer = lastObject(stdout);
-      // The answer of a kernel's code has an `error` too, which is no problem of the command.
-      if (answer?.error?.kind) {
-        const hints = Array.isArray(answer.error.hints) ? answer.error.hints : [];
-        reject(new NbError([answer.error.message, ...hints.slice(0, 1)].join('. '), answer.error.kind));
-      } else if (answer && (!error || typeof error.code === 'number')) {
-        resolve(answer);
-      } else {
-        const last = stderr.trim().split('\n').at(-1)?.replace(/^‣ /, '');
-        reject(new NbError(last || String(error?.message), 'failed'));
-      }
+      const answer = parsed(stdout.trim().split('\n').at(-1) ?? '');
+      if (answer && !answer.error) return resolve(answer);
+      const said = stderr.trim().split('\n').at(-1)?.replace(/^‣ /, '') || String(error?.message);
+      const { message = said, hints = [] } = answer?.error ?? {};
+      return reject(new Error([message, ...hints.slice(0, 1)].join('. ')));
     });
   });
 }
 
-/** @param {string} text @returns {any} */
-function lastObject(text) {
-  try {
-    const found = JSON.parse(text.trim().split('\n').at(-1) ?? '');
-    return typeof found === 'object' && found !== null ? found : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-module.exports = { ACTOR, NbError, find, isBelow, isProgram, projectOf, run };
+module.exports = { find, isBelow, projectOf, run };

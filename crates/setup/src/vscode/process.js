@@ -95,4 +95,4 @@ function parsed(line) {
   }
 }
 
-module.exports = { Process, pause };
+module.exports = { Process, parsed, pause };
