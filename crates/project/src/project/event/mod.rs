@@ -158,7 +158,7 @@ pub struct ExecutionStart {
     /// The job that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The code; omitted if the user's settings say that no code is stored.
+    /// The code; omitted for code that a front end runs for itself, and if the user's settings say that no code is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// False for code that a front end runs for itself.
