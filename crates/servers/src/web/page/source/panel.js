@@ -11,6 +11,8 @@ export class Panel {
     this.list = make("div.list", { role: "tabpanel", id: "panel", tabindex: "0" });
     /** Whether the plan of a run of stale cells is shown. */
     this.hasPlan = false;
+    /** How often it was begun to load what is shown: an answer that comes late is of no use. */
+    this.loads = 0;
     const tabs = [
       ["log", "History"],
       ["variables", "Variables"],
@@ -76,18 +78,19 @@ export class Panel {
   async load() {
     if (!this.isOpen || !this.book) return;
     const { book, tab } = this;
+    const number = (this.loads += 1);
     let rows;
     try {
       const [answer, plan] = await Promise.all([
         request("GET", pathOf(book.id, tab)),
         tab === "graph" && this.hasPlan ? request("GET", pathOf(book.id, "plan")) : null,
       ]);
-      if (this.tab !== tab || this.book !== book) return;
+      if (this.loads !== number) return;
       rows = this[tab](answer, plan);
     } catch (error) {
       rows = [make("p", {}, error.message)];
     }
-    if (this.tab === tab && this.book === book) this.list.replaceChildren(...rows);
+    if (this.loads === number) this.list.replaceChildren(...rows);
   }
 
   graph(answer, plan) {
