@@ -130,7 +130,7 @@ impl Log {
         let store_history = execution.store_history;
         let start = || ExecutionStart {
             cell: execution.cell,
-            // What a front end runs for itself is long, and of use to nobody.
+            // The code that a front end runs for itself is long, and no reader needs it.
             code: execution.code.filter(|_| store_history),
             store_history,
             ..ExecutionStart::new(&execution.msg_id)

@@ -54,12 +54,17 @@ fn short_id(cell: Option<&str>) -> Option<String> {
 
 /// Returns the beginning of a source, in quotes.
 pub fn source(code: Option<&str>) -> Option<String> {
-    let line = code?.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line = first_line(code?)?;
     let mut shown: String = line.chars().take(SOURCE).collect();
     if shown.len() < line.len() {
         shown.push('…');
     }
     Some(format!("\"{shown}\""))
+}
+
+/// Returns the first line of code that is not empty, without the spaces around it.
+pub fn first_line(code: &str) -> Option<&str> {
+    code.lines().map(str::trim).find(|line| !line.is_empty())
 }
 
 #[cfg(test)]

@@ -170,9 +170,14 @@ pub fn waiting_cells(project: &Project, key: &str) -> Vec<RunningExecution> {
     let Some(session) = session.filter(|session| session.status == Status::Live) else {
         return Vec::new();
     };
-    let mut waiting = project.present(key, session.generation).waiting;
-    if !waiting.is_empty() {
-        retain_waiting(&mut waiting, &joined_to(project, key));
+    present(project, key, session.generation).waiting
+}
+
+/// Returns the present state of a session's kernel according to the journal, without the cells whose proxy has ended.
+pub fn present(project: &Project, key: &str, generation: u64) -> Present {
+    let mut present = project.present(key, generation);
+    if !present.waiting.is_empty() {
+        retain_waiting(&mut present.waiting, &joined_to(project, key));
     }
-    waiting
+    present
 }

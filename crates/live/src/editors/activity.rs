@@ -7,8 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::activity::participants::{joined_to, retain_waiting};
-use crate::lifecycle::status::status;
+use crate::lifecycle::status::{present, status};
 use crate::live::LiveDocument;
 use crate::live::activity::{MARKED, Marks, cell_run};
 use crate::live::protocol::ActivityMessage;
@@ -122,7 +121,7 @@ struct KernelNow {
     waiting: Vec<RunningExecution>,
 }
 
-/// Reports what happens to a notebook, from ten minutes ago on, until nobody reads the reports any more.
+/// Reports what happens to a notebook, from ten minutes ago on, until the receiver is dropped.
 async fn follow(project: Project, key: String, doc: String, reports: mpsc::Sender<Happened>) {
     let mut followed = Followed {
         owner: key.clone(),
@@ -199,11 +198,7 @@ impl Followed {
         self.owner = state.owner_key(&self.key);
         let present = match asks {
             true => self.ask(session).await,
-            false => {
-                let mut present = self.project.present(&self.owner, session.generation);
-                retain_waiting(&mut present.waiting, &joined_to(&self.project, &self.owner));
-                present
-            }
+            false => present(&self.project, &self.owner, session.generation),
         };
         if !self.is_up {
             return KernelNow::default();

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::LiveDocument;
 use super::protocol::{CellMark, CellRun, MarkKind};
 use crate::activity::actor::Actor;
-use crate::execution::cell_lookup::CellLookup;
+use crate::activity::labels::first_line;
+use crate::execution::cell_lookup::{CellLookup, is_uri};
 use crate::notebook::ChangeKind;
 use crate::project::event::{CellEnd, Event, EventKind, NotebookChange, RunningExecution};
 
@@ -170,8 +171,7 @@ pub fn cell_run(run: &RunningExecution, notebook: &str, live: &LiveDocument) -> 
     let is_here = run.notebook == notebook;
     let id = cell_id(live, run.cell.as_deref(), run.code.as_deref()).filter(|_| is_here);
     let actor = Actor::parse(run.by.as_deref());
-    let code = run.code.as_deref().unwrap_or_default();
-    let line = code.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = run.code.as_deref().and_then(first_line);
     CellRun {
         run: run.msg_id.clone(),
         by: actor.name(),
@@ -188,9 +188,12 @@ pub fn cell_run(run: &RunningExecution, notebook: &str, live: &LiveDocument) -> 
 
 /// Returns the id of the editor's cell that a client has sent under this name.
 fn cell_id(live: &LiveDocument, name: Option<&str>, code: Option<&str>) -> Option<String> {
-    let document = live.document();
-    let lookup = CellLookup::of(document, name.zip(code).into_iter());
-    let position = lookup.position(name?)?;
+    let (document, name) = (live.document(), name?);
+    if !is_uri(name) {
+        return Some(document.cell_by_id(name)?.id().to_owned());
+    }
+    let lookup = CellLookup::of(document, code.map(|code| (name, code)).into_iter());
+    let position = lookup.position(name)?;
     Some(document.cells().get(position)?.id().to_owned())
 }
 

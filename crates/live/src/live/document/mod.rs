@@ -109,7 +109,7 @@ pub struct LiveDocument {
     /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
     has_saved: bool,
     /// Whether the file was read after a save, and not merged since.
-    has_save: bool,
+    is_save_unmerged: bool,
     /// Whether the file's version is still to be written by a command that waits for the editor.
     is_proposed: bool,
     /// Whether the file was written, or is to be, since it was read: what is known of it is not merged any more.
@@ -172,7 +172,7 @@ impl LiveDocument {
             synced: None,
             save: Save::None,
             has_saved: false,
-            has_save: false,
+            is_save_unmerged: false,
             is_proposed: false,
             needs_file: false,
             is_reopening: false,
@@ -231,7 +231,7 @@ impl LiveDocument {
         self.is_proposed = false;
         if std::mem::take(&mut self.has_saved) {
             self.editor_data.clone_from(&self.file_data);
-            self.has_save = true;
+            self.is_save_unmerged = true;
         }
         self.take_own_saves();
     }

@@ -47,7 +47,8 @@ impl LiveDocument {
             now.insert(id, shown);
         }
         // The file may be read before the editor says that it has saved.
-        let is_saved = std::mem::take(&mut self.has_save) || !matches!(self.save, Save::None);
+        let is_saved =
+            std::mem::take(&mut self.is_save_unmerged) || !matches!(self.save, Save::None);
         for (id, shown) in &self.conflicts {
             let Some(cell) = self.names.name(id).filter(|_| !now.contains_key(id)) else {
                 continue;
