@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `clients` | events of the front end's sockets, for the bridge |
 //! | `kernel` | events of the kernel's sockets, for the bridge |
+//! | `editors` | editors that speak the live protocol on a comm |
 //! | `outputs` | outputs of cells, for their store |
 //! | `attach` | the session, once it is found, and its settings |
 //! | `follow`, `start`, `restart` | changes of the kernel; how this proxy starts and restarts it |
@@ -11,6 +12,7 @@
 
 mod attach;
 mod clients;
+mod editors;
 mod follow;
 mod kernel;
 mod outputs;
@@ -20,6 +22,7 @@ mod run;
 mod start;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -27,6 +30,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
+use self::editors::EditorQueue;
 use super::alarm::Alarm;
 use super::args::Launch;
 use super::attachment::Attachment;
@@ -72,6 +76,8 @@ pub(super) struct Shell {
     session: RefCell<Option<String>>,
     /// The record by which the next launch is recognised as a restart.
     record: RefCell<Option<vscode_restart::OwnRecord>>,
+    /// The editors that speak the live protocol, by the ids of their comms.
+    editors: RefCell<HashMap<String, EditorQueue>>,
     shutdown_requested: Cell<bool>,
     /// How many panics have happened.
     panics: Cell<u32>,
@@ -193,6 +199,7 @@ impl Shell {
             bridge_generation: Cell::new(0),
             session: RefCell::new(None),
             record: RefCell::new(None),
+            editors: RefCell::default(),
             shutdown_requested: Cell::new(false),
             panics: Cell::new(0),
             #[cfg(test)]
@@ -298,6 +305,7 @@ impl Shell {
                     links.close(&client);
                 }
             }
+            Action::Editor { comm, message } => self.editor_message(comm, message),
             Action::SignalKernel => self.signal_kernel(),
             Action::Pause(client) => self.endpoint.set_paused(client.bytes(), true),
             Action::Resume(client) => self.endpoint.set_paused(client.bytes(), false),

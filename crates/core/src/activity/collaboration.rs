@@ -8,35 +8,16 @@
 //! found. If the user has no Jupyter server, this only lists a folder.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::OFlags;
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::jupyter_server::{ServerRecord, records};
 use crate::kernel::process::Process;
 use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::Variables;
 use crate::project::session_name;
-
-/// How many records of servers are read at most.
-const MOST_SERVERS: usize = 64;
-
-/// The largest record of a server, in bytes.
-const LARGEST_RECORD: u64 = 64 << 10;
-
-/// The largest session list, in bytes.
-const LARGEST_ANSWER: u64 = 4 << 20;
-
-/// How long a server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How long a server may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time for which a store of rooms counts after its last change: it remains when the extension is removed.
 const STORE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -116,156 +97,33 @@ fn with_rooms(path: &Path, variables: &dyn Variables) -> Vec<ServerRecord> {
     servers.retain(|server| {
         let root = server.root_dir.canonicalize();
         let is_above = root.is_ok_and(|root| path.starts_with(root));
-        is_above && server.has_rooms(now)
+        is_above && has_rooms(server, now)
     });
     servers
 }
 
-/// Reads the records of this user's servers whose processes are alive.
-fn records(runtime_dir: &Path) -> Vec<ServerRecord> {
-    let entries = std::fs::read_dir(runtime_dir).into_iter().flatten();
-    let names = entries.flatten().filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("jpserver-") && name.ends_with(".json")
-    });
-    let records = names.take(MOST_SERVERS).filter_map(|entry| {
-        let text = read_own(&entry.path()).ok()?;
-        serde_json::from_slice::<ServerRecord>(&text).ok()
-    });
-    records
-        .filter(|record| Process::of(record.pid).is_some())
-        .collect()
-}
-
-/// Reads a regular file of this user; no link is followed.
-fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    let file = std::fs::File::options()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    let found = file.metadata()?;
-    let own = rustix::process::geteuid().as_raw();
-    if !found.is_file() || found.uid() != own || found.len() > LARGEST_RECORD {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST_RECORD).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// What a Jupyter server writes about itself.
-#[derive(Deserialize)]
-struct ServerRecord {
-    pid: u32,
-    root_dir: PathBuf,
-    #[serde(default)]
-    url: String,
-    #[serde(default)]
-    hostname: String,
-    #[serde(default)]
-    port: u16,
-    #[serde(default)]
-    base_url: String,
-    #[serde(default)]
-    token: String,
-    #[serde(default)]
-    secure: bool,
-    /// The Unix socket, if it listens on one.
-    #[serde(default)]
-    sock: String,
-}
-
-impl ServerRecord {
-    fn name(&self) -> String {
-        // The address may be shown on a terminal.
-        let is_plain = !self.url.is_empty() && self.url.bytes().all(|it| it.is_ascii_graphic());
-        match is_plain {
-            true => self.url.clone(),
-            false => format!("process {}", self.pid),
-        }
-    }
-
-    /// Returns whether the server has rooms, or had some lately.
-    fn has_rooms(&self, now: SystemTime) -> bool {
-        let folder = Process::of(self.pid).and_then(|process| process.working_folder());
-        let mut folders = std::iter::once(&self.root_dir).chain(&folder);
-        folders.any(|folder| {
-            let store = std::fs::metadata(folder.join(".jupyter_ystore.db"));
-            let changed = store.and_then(|found| found.modified());
-            let is_recent = changed.is_ok_and(|at| {
-                // A time in the future counts.
-                now.duration_since(at).is_ok_and(|age| age < STORE_AGE) || at > now
-            });
-            is_recent || folder.join(".jupyter/collaboration_sessions.json").exists()
-        })
-    }
-
-    /// Asks the server for its sessions.
-    fn sessions(&self) -> io::Result<Value> {
-        let head = [&self.hostname, &self.base_url, &self.token];
-        let is_plain = |text: &&String| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if self.secure || !self.sock.is_empty() || !head.iter().all(is_plain) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let end = Instant::now() + ANSWER_TIMEOUT;
-        let mut stream = self.connect()?;
-        // An answer in HTTP/1.0 has no chunks, and ends with the connection.
-        let request = format!(
-            "GET {}api/sessions HTTP/1.0\r\nHost: localhost:{}\r\nAuthorization: token {}\r\nAccept: application/json\r\n\r\n",
-            self.base_url, self.port, self.token
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        let mut part = [0; 16 << 10];
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || answer.len() as u64 > LARGEST_ANSWER {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut part)? {
-                0 => break,
-                length => answer.extend_from_slice(&part[..length]),
-            }
-        }
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let body = memchr::memmem::find(&answer, b"\r\n\r\n").ok_or_else(invalid)? + 4;
-        let status = answer.split(|byte| *byte == b' ').nth(1);
-        if status != Some(b"200") {
-            return Err(invalid());
-        }
-        serde_json::from_slice(&answer[body..]).map_err(|_| invalid())
-    }
-
-    fn connect(&self) -> io::Result<TcpStream> {
-        let host = match &*self.hostname {
-            // It listens on all addresses.
-            "" | "*" | "0.0.0.0" | "::" => "localhost",
-            host => host,
-        };
-        let mut last = io::ErrorKind::AddrNotAvailable.into();
-        let addresses: Vec<SocketAddr> = (host, self.port).to_socket_addrs()?.collect();
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
+/// Returns whether the server has rooms, or had some lately.
+fn has_rooms(server: &ServerRecord, now: SystemTime) -> bool {
+    let folder = Process::of(server.pid).and_then(|process| process.working_folder());
+    let mut folders = std::iter::once(&server.root_dir).chain(&folder);
+    folders.any(|folder| {
+        let store = std::fs::metadata(folder.join(".jupyter_ystore.db"));
+        let changed = store.and_then(|found| found.modified());
+        let is_recent = changed.is_ok_and(|at| {
+            // A time in the future counts.
+            now.duration_since(at).is_ok_and(|age| age < STORE_AGE) || at > now
+        });
+        is_recent || folder.join(".jupyter/collaboration_sessions.json").exists()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     use serde_json::json;
 

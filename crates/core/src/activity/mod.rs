@@ -2,6 +2,7 @@
 
 pub mod actor;
 pub mod collaboration;
+pub mod jupyter_server;
 pub mod labels;
 pub mod notification;
 pub mod participants;

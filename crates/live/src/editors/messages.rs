@@ -41,6 +41,8 @@ pub(super) enum EditorLine {
         #[serde(default)]
         can: Vec<Ability>,
     },
+    /// The editor has received all lines up to the number `n`.
+    Received { n: u64 },
     /// The editor has closed a document.
     Closed { doc: String },
 }
@@ -54,6 +56,8 @@ pub(super) enum Ability {
     Change,
     /// It shows what others do.
     Activity,
+    /// Its connection may lose lines of `nb`, and it says which ones it has received.
+    Acknowledge,
     #[serde(other)]
     Unknown,
 }
@@ -82,7 +86,7 @@ const ACTIONS: [&str; 3] = ["interrupt", "undo", "compare"];
 pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
     let value: Value = serde_json::from_str(line)?;
     let head = Head::deserialize(&value)?;
-    if matches!(&*head.kind, "initialize" | "closed") {
+    if matches!(&*head.kind, "initialize" | "received" | "closed") {
         return Ok(Incoming::Editor(EditorLine::deserialize(value)?));
     }
     if ACTIONS.contains(&&*head.kind) {
@@ -149,6 +153,7 @@ mod tests {
     use schemars::generate::SchemaSettings;
 
     use super::*;
+    use crate::editors::outgoing::Alive;
     use crate::live::protocol::{ActivityMessage, EditorRequest};
 
     /// A line of the editor.
@@ -189,6 +194,7 @@ mod tests {
         Answer(Answer<'static>),
         Request(DocumentMessage<'static, EditorRequest>),
         Activity(DocumentMessage<'static, ActivityMessage>),
+        Alive(Alive),
     }
 
     fn schema<T: JsonSchema>(settings: SchemaSettings) -> String {

@@ -4,6 +4,7 @@ mod actions;
 mod activity;
 mod messages;
 mod open_file;
+mod outgoing;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -26,9 +27,12 @@ use self::actions::{Action, Ended, act};
 use self::activity::{DocumentActivity, Happened};
 use self::messages::{Ability, Answer, DocumentMessage, EditorLine, Incoming, read};
 use self::open_file::OpenFile;
+use self::outgoing::Outgoing;
 use self::record::Records;
 use self::writers::{FromWriter, Proposed, WriterSocket};
+use crate::activity::jupyter_server::notebook_of_server;
 use crate::editing::transaction::ProposalAnswer;
+use crate::kernel::variables::ProcessVariables;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, PROTOCOL};
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
@@ -68,7 +72,7 @@ pub async fn serve(
     let (writers, mut from_writers) = mpsc::channel(1);
     let _socket = WriterSocket::bind(writers);
     let mut editor = Editor {
-        output,
+        out: Outgoing::new(output),
         name: "an editor".to_owned(),
         can_change: false,
         shows_activity: false,
@@ -112,7 +116,7 @@ pub async fn serve(
 
 /// The editor, and what it has open.
 struct Editor<W> {
-    output: W,
+    out: Outgoing<W>,
     name: String,
     can_change: bool,
     /// Whether the editor shows what others do.
@@ -215,6 +219,7 @@ impl OpenDocument {
 impl<W: AsyncWrite + Unpin> Editor<W> {
     /// Takes in one line of the editor.
     async fn line(&mut self, line: &str) -> io::Result<()> {
+        self.out.heard();
         match read(line) {
             Ok(Incoming::Editor(message)) => self.message(message).await,
             Ok(Incoming::Document { doc, event }) => self.event(&doc, event).await,
@@ -237,11 +242,18 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 self.name = editor;
                 self.can_change = can.contains(&Ability::Change);
                 self.shows_activity = can.contains(&Ability::Activity);
+                if can.contains(&Ability::Acknowledge) {
+                    self.out.number();
+                }
                 self.send(&Answer::Initialized {
                     protocol: PROTOCOL,
                     version: env!("CARGO_PKG_VERSION"),
                 })
                 .await
+            }
+            EditorLine::Received { n } => {
+                self.out.received(n);
+                Ok(())
             }
             EditorLine::Closed { doc } => {
                 self.documents.remove(&doc);
@@ -266,11 +278,15 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             return self.problem(Some(doc), None, &text).await;
         }
         // Without a project no other command of `nb` reads a record, and none is to be made here.
-        if !notebook.is_absolute() || Project::find(notebook).is_none() {
+        let named = match notebook.is_absolute() {
+            true => Some(notebook.to_owned()),
+            false => notebook_of_server(notebook, &ProcessVariables),
+        };
+        let Some(notebook) = named.filter(|it| Project::find(it).is_some()) else {
             let text = format!("{} is in no project of nb", notebook.display());
             return self.problem(Some(doc), None, &text).await;
-        }
-        let opened = OpenFile::open(notebook, cells, dirty, self.can_change).await;
+        };
+        let opened = OpenFile::open(&notebook, cells, dirty, self.can_change).await;
         let file = match opened {
             Ok(file) => file,
             Err(error) => return self.problem(Some(doc), None, &error).await,
@@ -348,6 +364,9 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 false => None,
             };
             document.answer_writer();
+            for request in &mut requests {
+                document.file.date(request);
+            }
         }
         for request in &requests {
             let message = request;
@@ -498,6 +517,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 let times = it.again.into_iter().chain(it.save_ends);
                 times.chain(writer).chain(marks).min()
             })
+            .chain(self.out.next_due())
             .min();
         match next {
             Some(next) => tokio::time::sleep_until(next).await,
@@ -507,6 +527,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
 
     /// Does what the timers that have ended were for.
     async fn timers(&mut self) -> io::Result<()> {
+        self.out.due().await?;
         let now = Instant::now();
         let mut concerned = Vec::new();
         for (doc, document) in &mut self.documents {
@@ -552,10 +573,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
     }
 
     async fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.output.write_all(&line).await?;
-        self.output.flush().await
+        self.out.send(message).await
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::stamp;
-use crate::live::protocol::EditorCell;
+use crate::live::protocol::{EditorCell, EditorRequest};
 use crate::live::{FileSnapshot, LiveDocument};
 use crate::notebook::Document;
 use crate::project::Project;
@@ -29,6 +29,8 @@ pub(super) struct OpenFile {
     file: NotebookFile,
     /// The stamp of the file as it was read last.
     pub(super) stamp: String,
+    /// When the version with this stamp was written.
+    modified: Option<Timestamp>,
     /// Who has written the version with this stamp.
     by: String,
     /// What a writer is about to write.
@@ -58,12 +60,14 @@ impl OpenFile {
                 by: writer(&file, &document).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
                 document,
             };
+            let modified = modified(&file);
             let (stamp, by) = (version.stamp.clone(), version.by.clone());
             let live = LiveDocument::open(&cells, dirty, version, can_change);
             let live = live.map_err(|error| error.to_string())?;
             Ok(Self {
                 file,
                 stamp,
+                modified,
                 by,
                 proposed: None,
                 since: None,
@@ -71,6 +75,15 @@ impl OpenFile {
             })
         });
         opened.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Adds to a message about the file's version when that was written.
+    pub(super) fn date(&self, request: &mut EditorRequest) {
+        if let EditorRequest::Synced { stamp, modified } = request
+            && *stamp == self.stamp
+        {
+            *modified = self.modified;
+        }
     }
 
     /// Returns the real path of the file.
@@ -115,6 +128,7 @@ impl OpenFile {
         };
         self.stamp.clone_from(&after.stamp);
         self.by.clone_from(&after.by);
+        self.modified = modified(&self.file);
         match self.live.needs_file() {
             true => self.live.file(after),
             false => self.live.written(),
@@ -141,11 +155,12 @@ impl OpenFile {
         let read = tokio::task::spawn_blocking(move || {
             let document = file.read().ok()?;
             let stamp = stamp(&document);
+            let modified = modified(&file);
             let is_new = stamp != known && !has_texts(&document, &texts);
             let by = is_new.then(|| writer_soon(&file, &document)).flatten();
-            Some((document, stamp, by))
+            Some((document, stamp, modified, by))
         });
-        let Ok(Some((document, stamp, by))) = read.await else {
+        let Ok(Some((document, stamp, modified, by))) = read.await else {
             tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
             return;
         };
@@ -161,6 +176,7 @@ impl OpenFile {
             }
             self.proposed = None;
         }
+        self.modified = modified;
         if stamp != self.stamp {
             self.stamp.clone_from(&stamp);
             self.by = by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned());
@@ -191,6 +207,12 @@ impl OpenFile {
             cells,
         }
     }
+}
+
+/// Returns when a notebook was written last.
+fn modified(file: &NotebookFile) -> Option<Timestamp> {
+    let found = std::fs::metadata(&file.real).ok()?;
+    found.modified().ok()?.try_into().ok()
 }
 
 /// Says whether a notebook has these texts, in this order.

@@ -209,6 +209,10 @@ pub enum EditorRequest {
     Synced {
         /// The file's stamp.
         stamp: String,
+        /// When the file was written.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(test, schemars(with = "Option<String>"))]
+        modified: Option<Timestamp>,
     },
     /// Report all cells once more: a message named a cell that `nb` does not know.
     Reopen,

@@ -1,6 +1,6 @@
 //! The actions that the bridge asks its caller for.
 
-use super::{ClientId, Ending, ExecutionProgress};
+use super::{ClientId, EditorMessage, Ending, ExecutionProgress};
 use crate::wire::{Channel, Verified};
 
 /// One action. The caller carries out actions in the order given.
@@ -34,6 +34,13 @@ pub enum Action {
         channel: Channel,
         /// The message.
         message: Verified,
+    },
+    /// Give a message of an editor to its `nb live`.
+    Editor {
+        /// The comm's id.
+        comm: String,
+        /// The message.
+        message: EditorMessage,
     },
     /// Send SIGINT to the kernel.
     SignalKernel,
@@ -158,6 +165,10 @@ pub enum Note {
     KernelStartedAnew(ClientId),
     #[error("a comm_close of client {0} was dropped: another client opened the comm")]
     CommCloseDropped(ClientId),
+    #[error(
+        "a {msg_type} of the kernel for the comm of an editor was dropped: only nb answers there"
+    )]
+    EditorCommDropped { msg_type: String },
     #[error(
         "{count} messages of client {client} on {channel} that need no answer were dropped: there is no kernel"
     )]

@@ -19,6 +19,7 @@
 //! | `execution_queue` | the running cell, and which clients' cells wait for it |
 //! | `connection` | the kernel and the proxy's own requests to it |
 //! | `startup`, `stored_answers` | VS Code's start-up code; the answers to connecting clients while the kernel is busy |
+//! | `editor_comm` | the comm of editors that speak with `nb live` |
 //! | `resolution` | which notebook the traffic names |
 //! | `dropped`, `missed` | messages that the kernel's iopub queue dropped; messages that a cut subscriber missed |
 //! | `output` | the actions, and the messages that the bridge makes itself |
@@ -33,6 +34,7 @@ mod clients;
 mod comms;
 mod connection;
 mod dropped;
+mod editor_comm;
 mod execution;
 mod execution_queue;
 mod kernel;
@@ -50,6 +52,7 @@ pub use action::{Action, Note};
 pub use bridge::Bridge;
 pub use client_id::ClientId;
 pub use clients::HeldMessages;
+pub use editor_comm::{EDITOR_COMM, EditorMessage};
 pub use execution::{ExecutionProgress, Phase};
 pub use kernel::{Ending, Interrupt, Kernel};
 pub use settings::{FrontEnd, Policies, Settings};

@@ -603,7 +603,10 @@ impl LiveDocument {
             self.save = Save::Writing(HashSet::new());
         }
         let stamp = self.stamp.clone();
-        self.requests.push_back(EditorRequest::Synced { stamp });
+        self.requests.push_back(EditorRequest::Synced {
+            stamp,
+            modified: None,
+        });
     }
 
     fn choose(&mut self, name: &str, keep: Keep, seen: &str) -> bool {

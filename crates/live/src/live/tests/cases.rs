@@ -19,6 +19,7 @@ fn opened(file: &Document) -> LiveDocument {
 fn synced(stamp: &str) -> EditorRequest {
     EditorRequest::Synced {
         stamp: stamp.to_owned(),
+        modified: None,
     }
 }
 

@@ -888,7 +888,7 @@ impl Editor {
                 self.conflicts.remove(&cell);
                 return;
             }
-            EditorRequest::Synced { stamp } => {
+            EditorRequest::Synced { stamp, .. } => {
                 reached("synced");
                 self.seen = stamp.parse().unwrap();
                 return;

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Bridge;
 use crate::route::clients::Prompt;
 use crate::route::dropped;
+use crate::route::editor_comm::is_editor_comm;
 use crate::route::execution::ExecutionProgress;
 use crate::route::request::{Answer, Key, Request, Role};
 use crate::route::timer::{Now, Timer};
@@ -127,6 +128,10 @@ impl Bridge {
             self.dropped.mark_loss_reported();
             let parent = message.parent_bytes().clone();
             self.out.publish_notice(parent, &dropped::loss_notice(lost));
+        }
+        if header.msg_type.starts_with("comm_") && is_editor_comm(message.content()) {
+            let msg_type = header.msg_type.into_owned();
+            return self.out.log(Note::EditorCommDropped { msg_type });
         }
         match &*header.msg_type {
             // VS Code's client hangs for good after `restarting`; the bridge itself announces the next

@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::attendance::Attendance;
 use super::clients::Clients;
@@ -270,6 +271,22 @@ impl Bridge {
         }
         self.fail(ending, |request| request.sent);
         self.requests.end_late();
+    }
+
+    /// Publishes a message of `nb live` on an editor's comm.
+    pub fn editor_message(&mut self, now: Now, comm: &str, data: &Value) {
+        self.set_now(now);
+        let content = json!({ "comm_id": comm, "data": data });
+        let no_request = Bytes::from_static(b"{}");
+        self.out.publish_new("comm_msg", no_request, &content);
+    }
+
+    /// Publishes that no `nb live` speaks on an editor's comm any more, and why, for a reader.
+    pub fn editor_closed(&mut self, now: Now, comm: &str, why: &str) {
+        self.set_now(now);
+        let content = json!({ "comm_id": comm, "data": { "message": why } });
+        let no_request = Bytes::from_static(b"{}");
+        self.out.publish_new("comm_close", no_request, &content);
     }
 
     /// Takes a SIGINT to the proxy, by which Jupyter asks for an interrupt.

@@ -2,6 +2,7 @@
 
 use super::Bridge;
 use crate::route::attendance::Attendance;
+use crate::route::editor_comm;
 use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
 use crate::route::timer::{KERNEL_WAIT, Now, Timer};
@@ -31,6 +32,12 @@ impl Bridge {
         };
         self.resolution
             .record_session(&mut self.out, &header.session);
+        if channel == Channel::Shell
+            && header.msg_type.starts_with("comm_")
+            && let Some((comm, message)) = editor_comm::read(&header.msg_type, message.content())
+        {
+            return self.out.push(Action::Editor { comm, message });
+        }
         match channel {
             Channel::Stdin => {
                 let cell = self.clients.take_input(&mut self.out, id, channel, message);

@@ -3,6 +3,7 @@
 mod cases;
 mod chaos;
 mod connecting;
+mod editors;
 mod faults;
 mod fixture;
 mod idles;
@@ -96,6 +97,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
                 "journal {:?} {:?}",
                 execution.phase, execution.code
             )),
+            Action::Editor { comm, message } => Some(format!("editor {comm} {message:?}")),
             Action::SignalKernel => Some("SIGINT".into()),
             Action::Pause(_) => Some("pause".into()),
             Action::Resume(_) => Some("resume".into()),

@@ -563,6 +563,7 @@ impl World {
                 }
                 Action::Leave { .. } => self.left = true,
                 Action::SignalKernel
+                | Action::Editor { .. }
                 | Action::Pause(_)
                 | Action::Resume(_)
                 | Action::Journal(_)

@@ -658,6 +658,7 @@ impl ChaosWorld {
                     records.for_each(|it| it.forgotten |= it.idles == 0);
                 }
                 Action::Log(_)
+                | Action::Editor { .. }
                 | Action::Journal(_)
                 | Action::Leave { .. }
                 | Action::HandOver { .. }

@@ -1,0 +1,134 @@
+//! Editors of the front end that speak the live protocol on a comm: each gets an `nb live` of its own.
+
+use std::process::Stdio;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+
+use super::Shell;
+use crate::kernel::programs::nb_beside;
+use crate::route::EditorMessage;
+
+/// How many editors are served at the same time. The comm of another one is closed.
+const MOST_EDITORS: usize = 64;
+
+/// How many messages of an editor may wait for its `nb live`. With more the comm is closed; the editor opens another one.
+const MOST_WAITING: usize = 10_000;
+
+/// How long an `nb live` may take to end once its editor is gone.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The messages of an editor on their way to its `nb live`.
+pub(super) type EditorQueue = mpsc::Sender<Value>;
+
+impl Shell {
+    /// Takes a message of an editor.
+    pub(super) fn editor_message(&self, comm: String, message: EditorMessage) {
+        let queue = self.editors.borrow().get(&comm).cloned();
+        match (message, queue) {
+            (EditorMessage::Opened, None) => self.open_editor(comm),
+            // Another window has opened the same comm, which its messages name, too.
+            (EditorMessage::Opened, Some(_)) => {}
+            (EditorMessage::Data(data), Some(queue)) => {
+                if queue.try_send(data).is_err() {
+                    self.editors.borrow_mut().remove(&comm);
+                    self.close_editor(&comm, "nb live does not read");
+                }
+            }
+            // It was opened at a proxy before this one, or its `nb live` has ended.
+            (EditorMessage::Data(_), None) => self.close_editor(&comm, "the comm is not open"),
+            (EditorMessage::Closed, _) => {
+                self.editors.borrow_mut().remove(&comm);
+            }
+        }
+    }
+
+    fn open_editor(&self, comm: String) {
+        if self.editors.borrow().len() >= MOST_EDITORS {
+            return self.close_editor(&comm, "too many editors are open");
+        }
+        let (queue, messages) = mpsc::channel(MOST_WAITING);
+        self.editors
+            .borrow_mut()
+            .insert(comm.clone(), queue.clone());
+        self.spawn(async move |shell| {
+            let served = shell.serve_editor(&comm, messages).await;
+            let why = match served {
+                Ok(()) => "nb live has ended".to_owned(),
+                Err(error) => format!("{error:#}"),
+            };
+            // The entry is another one's if the comm was closed and opened again.
+            let is_own = |it: &EditorQueue| it.same_channel(&queue);
+            if shell.editors.borrow().get(&comm).is_some_and(is_own) {
+                shell.editors.borrow_mut().remove(&comm);
+                tracing::info!("an editor is not served any more: {why}");
+                shell.close_editor(&comm, &why);
+            }
+        });
+    }
+
+    fn close_editor(&self, comm: &str, why: &str) {
+        self.route(|bridge, now| bridge.editor_closed(now, comm, why));
+    }
+
+    /// Passes messages between an editor and an `nb live`, until the editor closes its comm or the process ends.
+    async fn serve_editor(
+        self: &Rc<Self>,
+        comm: &str,
+        messages: mpsc::Receiver<Value>,
+    ) -> anyhow::Result<()> {
+        let nb = tokio::task::spawn_blocking(nb_beside).await??;
+        let mut child = Command::new(nb)
+            .args(["live", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Front ends interrupt a kernel by a signal to its group.
+            .process_group(0)
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            anyhow::bail!("nb live has no pipes");
+        };
+        let result = tokio::select! {
+            result = write_lines(input, messages) => result,
+            result = self.publish_lines(comm, output) => result,
+        };
+        end(child).await;
+        result
+    }
+
+    async fn publish_lines(&self, comm: &str, output: ChildStdout) -> anyhow::Result<()> {
+        let mut lines = BufReader::new(output).lines();
+        while let Some(line) = lines.next_line().await? {
+            let data: Value = serde_json::from_str(&line)?;
+            self.route(|bridge, now| bridge.editor_message(now, comm, &data));
+        }
+        Ok(())
+    }
+}
+
+async fn write_lines(
+    mut input: ChildStdin,
+    mut messages: mpsc::Receiver<Value>,
+) -> anyhow::Result<()> {
+    while let Some(message) = messages.recv().await {
+        let mut line = serde_json::to_vec(&message)?;
+        line.push(b'\n');
+        input.write_all(&line).await?;
+    }
+    Ok(())
+}
+
+/// Waits for the end of a process whose pipes are closed.
+async fn end(mut child: Child) {
+    if tokio::time::timeout(END_TIMEOUT, child.wait())
+        .await
+        .is_err()
+    {
+        let _ = child.kill().await;
+    }
+}
