@@ -62,6 +62,14 @@ fn a_person_types_in_jupyterlab_while_an_agent_edits() {
     }
 }
 
+#[test]
+fn a_tab_of_jupyterlab_shows_what_an_agent_does_and_keeps_what_a_person_types() {
+    let world = World::new();
+    if let Some(mut live) = script(&world, "live.py") {
+        succeed(&mut live);
+    }
+}
+
 /// What is held back is tested without a browser by `faults::a_notebook_in_a_room_of_jupyterlab_is_not_written`.
 #[test]
 #[ignore = "slow: in scripts/slow"]

@@ -32,11 +32,16 @@ pub(crate) struct Serve {
     /// VS Code's server in your home folder
     #[arg(long, conflicts_with = "chat")]
     vscode: bool,
+    /// Install nb's extension for JupyterLab 4 and Notebook 7, too: in your Jupyter data folder, or where --prefix or
+    /// --project says
+    #[arg(long, conflicts_with = "chat")]
+    jupyterlab: bool,
 }
 
 /// Remove the kernelspec "nb shared kernel"
 ///
-/// For all languages, and the one of chats; that of the user with the extension of --vscode. Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
+/// For all languages, and the one of chats, with the extension of --jupyterlab; that of the user with the extension of --vscode.
+/// Kernels that run are left alone; `nb shutdown` ends them. Notebooks that name the shared
 /// kernelspec name their own one again.
 #[derive(Args, Debug)]
 pub(crate) struct Unserve {
@@ -78,6 +83,7 @@ impl Command for Serve {
                     place,
                     language: self.language,
                     vscode: self.vscode,
+                    jupyterlab: self.jupyterlab,
                 };
                 api::serve(&context.caller, request).await?
             }
@@ -113,6 +119,16 @@ fn show_served(answer: &ServeAnswer) -> io::Result<()> {
         print::note("The path is this machine's: keep the file out of version control.");
     }
     clicks(name).iter().for_each(|line| print::note(line));
+    if let Some(extension) = &answer.jupyterlab {
+        let (folder, version) = (extension.folder.display(), extension.version);
+        let next = match extension.changed {
+            true => "; reload JupyterLab's pages",
+            false => "",
+        };
+        print::line(&format!(
+            "JupyterLab extension {version}: installed in {folder}{next}"
+        ))?;
+    }
     answer.vscode.as_ref().map_or(Ok(()), show_extension)
 }
 

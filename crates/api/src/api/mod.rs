@@ -124,8 +124,8 @@ pub use self::scale::image_within;
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
 pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
 pub use self::serve::{
-    EditorAnswer, EnvLine, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer, VscodeAnswer,
-    serve, serve_chat, unserve,
+    EditorAnswer, EnvLine, JupyterlabAnswer, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer,
+    VscodeAnswer, serve, serve_chat, unserve,
 };
 pub use self::servers::{
     AddServerAnswer, AddServerRequest, ListedServer, RemoteKernelspec, RemoveServerAnswer,

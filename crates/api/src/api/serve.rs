@@ -10,6 +10,7 @@ use super::problem::Problem;
 use crate::editing::named_kernelspec;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::Project;
+use crate::setup::jupyterlab_extension;
 use crate::setup::serve::{self, Level, Served, env_line};
 use crate::setup::serve_chat;
 use crate::setup::vscode_extension::{self, EditorOutcome};
@@ -36,6 +37,8 @@ pub struct ServeRequest {
     pub language: String,
     /// Whether to install the extension into VS Code, too.
     pub vscode: bool,
+    /// Whether to install the extension for JupyterLab, too.
+    pub jupyterlab: bool,
 }
 
 /// A kernelspec that is installed.
@@ -54,6 +57,8 @@ pub struct ServeAnswer {
     pub env: Option<EnvLine>,
     /// What became of the extension for VS Code, if it was to be installed.
     pub vscode: Option<VscodeAnswer>,
+    /// The extension for JupyterLab, if it was to be installed.
+    pub jupyterlab: Option<JupyterlabAnswer>,
     /// The name that people see.
     #[serde(skip)]
     pub display_name: String,
@@ -77,6 +82,7 @@ impl ServeAnswer {
             language,
             env,
             vscode: None,
+            jupyterlab: None,
             display_name: served.display_name,
             is_known,
         }
@@ -95,6 +101,18 @@ pub struct VscodeAnswer {
     pub file: PathBuf,
     /// The editors that were found.
     pub editors: Vec<EditorAnswer>,
+}
+
+/// The extension for JupyterLab.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JupyterlabAnswer {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its version.
+    pub version: &'static str,
+    /// Whether anything had to be written.
+    pub changed: bool,
 }
 
 /// What became of the extension in one editor.
@@ -193,6 +211,15 @@ pub async fn serve(caller: &Caller, request: ServeRequest) -> Result<ServeAnswer
                     .collect(),
             });
         }
+        if request.jupyterlab {
+            let (folder, changed) = jupyterlab_extension::install(&level, &ProcessVariables)?;
+            let version = vscode_package::version();
+            answer.jupyterlab = Some(JupyterlabAnswer {
+                folder,
+                version,
+                changed,
+            });
+        }
         Ok(answer)
     })
     .await
@@ -212,9 +239,8 @@ pub async fn serve_chat(caller: &Caller, place: ServePlace) -> Result<ServeAnswe
     .await
 }
 
-/// Removes the kernelspecs "nb shared kernel" of all languages, and that of chats; those of the user with the
-/// extension for VS Code. Running kernels are left
-/// alone.
+/// Removes the kernelspecs "nb shared kernel" of all languages, that of chats, and the extension for JupyterLab; those of the
+/// user with the extension for VS Code. Running kernels are left alone.
 ///
 /// # Errors
 /// A folder was not made by `nb`, or cannot be removed.
@@ -224,6 +250,8 @@ pub async fn unserve(caller: &Caller, place: ServePlace) -> Result<UnserveAnswer
         let mut unserved = serve::unserve(&level, &ProcessVariables)?;
         let chat = serve_chat::unserve(&level, &ProcessVariables)?;
         unserved.removed.extend(chat);
+        let jupyterlab = jupyterlab_extension::remove(&level, &ProcessVariables)?;
+        unserved.removed.extend(jupyterlab);
         let mut notes: Vec<_> = project
             .map(|project| {
                 let line = env_line(project.dir());

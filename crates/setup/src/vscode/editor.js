@@ -10,6 +10,7 @@ const { difference, idOf, stays, textOf, typeOf } = require('./cells');
 const { languageOf } = require('./kernel');
 const { Live, inOrder } = require('./live');
 const { outputOf } = require('./outputs');
+const { Process } = require('./process');
 const { changedLines, difference: differenceOf, who } = require('./words');
 
 // The scheme of the texts that a comparison shows.
@@ -138,7 +139,11 @@ class Editor {
     if (this.open.has(doc) || !program) return;
     this.open.set(doc, notebook);
     this.live?.open(doc);
-    this.live ??= new Live(program, os.homedir(), this).start();
+    this.live ??= new Live(
+      listener => new Process(program, ['live', '--stdio'], os.homedir(), listener),
+      { editor: 'VS Code', can: ['change', 'activity'] },
+      this,
+    ).start();
   }
 
   /** @param {vscode.TextDocument} document */
@@ -544,7 +549,7 @@ class Editor {
     }
     const hasConflict = () => notebook.getCells().some(cell => this.conflictOf(cell));
     const saving = this.live?.saving(doc);
-    const stamp = hasConflict() ? undefined : await saving;
+    const stamp = hasConflict() ? undefined : (await saving)?.stamp;
     if (stamp !== undefined && !hasConflict()) this.agree(doc, notebook.uri.fsPath, stamp);
   }
 

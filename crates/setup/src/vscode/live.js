@@ -1,7 +1,5 @@
-// Speaks with `nb live` about the open documents: docs/live.md. Knows nothing of VS Code.
+// Speaks with `nb live` about the open documents: docs/live.md. Knows no front end, and not how messages are carried.
 'use strict';
-
-const { Process } = require('./process');
 
 // A change of the person is reported after a pause in typing, and each second at least, in milliseconds.
 const QUIET = 150;
@@ -21,6 +19,15 @@ const UNKNOWN_COMMAND = 2;
  */
 
 /**
+ * The way to `nb live`. `works` says that it has answered.
+ * @typedef {{ start: () => void, stop: () => void, send: (message: object) => void, works: () => void }} Connection
+ *
+ * What comes over it. `ended` returns whether the connection is begun again.
+ * @typedef {object} Listener
+ * @property {() => void} begun
+ * @property {(message: any) => void} message
+ * @property {(why: string, code: number | null) => boolean} ended
+ *
  * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
  * person has changed something, `fails` when `nb` did not do what the person asked for, and `lost` when `nb` has ended.
  * @typedef {object} Host
@@ -50,7 +57,7 @@ class Known {
     this.since = 0;
     this.changedAt = 0;
     this.savesUntil = 0;
-    /** @type {((stamp: string | undefined) => void) | undefined} */
+    /** @type {((message: any) => void) | undefined} */
     this.synced = undefined;
   }
 
@@ -79,14 +86,18 @@ class Known {
 }
 
 class Live {
-  /** @param {string} program @param {string} folder @param {Host} host */
-  constructor(program, folder, host) {
+  /**
+   * @param {(listener: Listener) => Connection} connect
+   * @param {{ editor: string, can: string[] }} about the front end's name, and what it can do
+   * @param {Host} host
+   */
+  constructor(connect, about, host) {
     this.host = host;
     /** @type {Map<string, Known>} */
     this.known = new Map();
-    this.process = new Process(program, ['live', '--stdio'], folder, {
+    this.connection = connect({
       begun: () => {
-        this.process.send({ type: 'initialize', editor: 'VS Code', can: ['change', 'activity'] });
+        this.connection.send({ type: 'initialize', ...about });
         for (const doc of host.documents()) this.open(doc);
       },
       message: message => this.take(message),
@@ -102,19 +113,19 @@ class Live {
   }
 
   start() {
-    this.process.start();
+    this.connection.start();
     return this;
   }
 
   stop() {
     for (const doc of [...this.known.keys()]) this.forget(doc);
-    this.process.stop();
+    this.connection.stop();
   }
 
   /** @param {any} message */
   take(message) {
     const { type, doc } = message;
-    if (type === 'initialized') this.process.works();
+    if (type === 'initialized') this.connection.works();
     else if (type === 'problem' && message.of) this.host.fails(message.message);
     else if (type === 'problem') this.host.says(message.message);
     else void this.turn(doc, known => this.does(doc, known, message));
@@ -128,7 +139,7 @@ class Live {
       const answer = await this.host.request(doc, message).catch(error => this.fails(error));
       this.answer(doc, known, message, answer);
     } else if (message.type === 'synced' && known.synced) {
-      known.synced(message.stamp);
+      known.synced(message);
     } else {
       this.host.tell(doc, message);
     }
@@ -146,11 +157,11 @@ class Live {
     const { seq, cell } = message;
     if (answer.applied) {
       known.applies(message);
-      this.process.send({ type: 'applied', doc, seq });
+      this.connection.send({ type: 'applied', doc, seq });
     } else {
       const has = known.cells.get(cell);
       if (has && answer.source !== undefined) has.source = answer.source;
-      this.process.send({ type: 'refused', doc, seq, source: answer.source });
+      this.connection.send({ type: 'refused', doc, seq, source: answer.source });
     }
   }
 
@@ -181,7 +192,7 @@ class Live {
     clearTimeout(known.timer);
     known.isDue = false;
     known.has(open.cells);
-    this.process.send({ type: 'open', doc, ...open });
+    this.connection.send({ type: 'open', doc, ...open });
   }
 
   /**
@@ -228,32 +239,32 @@ class Live {
       return true;
     }
     known.has(now.cells);
-    if (added.length || isMoved) this.process.send({ type: 'cells', doc, order, new: added });
-    for (const { cell, source } of typed) this.process.send({ type: 'text', doc, cell, source });
+    if (added.length || isMoved) this.connection.send({ type: 'cells', doc, order, new: added });
+    for (const { cell, source } of typed) this.connection.send({ type: 'text', doc, cell, source });
     this.host.changed(doc);
     return true;
   }
 
   /**
-   * The editor is about to save. The stamp of the file that the document contains then; `undefined` if there is none.
-   * @param {string} doc @returns {Promise<string | undefined>}
+   * The editor is about to save. The `synced` of the file that the document contains then; `undefined` if there is none.
+   * @param {string} doc @returns {Promise<any>}
    */
   saving(doc) {
     const known = this.known.get(doc);
     if (!known) return Promise.resolve(undefined);
     return new Promise(resolve => {
-      const synced = (/** @type {string | undefined} */ stamp) => {
+      const synced = (/** @type {any} */ message) => {
         clearTimeout(timer);
         if (known.synced === synced) known.synced = undefined;
         known.savesUntil = Date.now() + LONGEST_SAVE;
-        resolve(stamp);
+        resolve(message);
       };
       const timer = setTimeout(() => synced(undefined), BEFORE_SAVE);
       void this.turn(doc, () => {
         known.savesUntil = Date.now() + BEFORE_SAVE + LONGEST_SAVE;
         this.report(doc);
         known.synced = synced;
-        this.process.send({ type: 'saving', doc });
+        this.connection.send({ type: 'saving', doc });
       });
     });
   }
@@ -263,7 +274,7 @@ class Live {
     return this.turn(doc, known => {
       this.report(doc);
       known.savesUntil = 0;
-      this.process.send({ type: 'saved', doc, order: known.order });
+      this.connection.send({ type: 'saved', doc, order: known.order });
     });
   }
 
@@ -274,7 +285,7 @@ class Live {
   choose(doc, cell, keep, theirs) {
     return this.turn(doc, () => {
       this.report(doc);
-      this.process.send({ type: 'choose', doc, cell, keep, theirs });
+      this.connection.send({ type: 'choose', doc, cell, keep, theirs });
     });
   }
 
@@ -283,13 +294,13 @@ class Live {
    * @param {string} doc @param {{ type: string, [key: string]: unknown }} message
    */
   asks(doc, message) {
-    this.process.send({ ...message, doc });
+    this.connection.send({ ...message, doc });
   }
 
   /** @param {string} doc */
   closed(doc) {
     this.forget(doc);
-    this.process.send({ type: 'closed', doc });
+    this.connection.send({ type: 'closed', doc });
   }
 
   /** @param {string} doc */

@@ -1,8 +1,6 @@
 // The words that people read. Pure.
 'use strict';
 
-const path = require('node:path');
-
 // The longest name, the longest line of code and the longest message, in characters.
 const NAME = 40;
 const CODE = 30;
@@ -23,7 +21,7 @@ function plain(text, longest = MESSAGE) {
 }
 
 /** The name of a notebook, without its folder. @param {string} file */
-const nameOf = file => plain(path.basename(file), NAME);
+const nameOf = file => plain(file.split(/[\\/]/).at(-1) ?? '', NAME);
 
 /** @param {string | undefined} by */
 const who = by => plain(by ?? '', NAME) || 'another client';
