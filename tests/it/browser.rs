@@ -70,6 +70,19 @@ fn a_tab_of_jupyterlab_shows_what_an_agent_does_and_keeps_what_a_person_types() 
     }
 }
 
+/// One round of eight seconds; twenty of 25 in `scripts/slow`.
+#[test]
+fn a_person_types_and_saves_in_jupyterlab_while_an_agent_edits_without_pause() {
+    let world = World::new();
+    if let Some(mut typing) = script(&world, "live_typing.py") {
+        let [rounds, seconds] = match is_thorough() {
+            true => ["20", "25"],
+            false => ["1", "8"],
+        };
+        succeed(typing.args([rounds, seconds]));
+    }
+}
+
 /// What is held back is tested without a browser by `faults::a_notebook_in_a_room_of_jupyterlab_is_not_written`.
 #[test]
 #[ignore = "slow: in scripts/slow"]

@@ -1,0 +1,132 @@
+"""A person types and saves in JupyterLab while an agent edits, inserts and runs without pause: nothing is lost, nothing is asked.
+
+The number of rounds is the first argument, the seconds of a round the second one.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, say, until, write
+from live import is_connected, no_dialog
+from tab import Notebook
+
+SIZE = {"width": 1100, "height": 900}
+SPEC = {"name": "nb-shared", "display_name": SHARED}
+# The pause between two keys, in milliseconds, and between two saves, in seconds.
+KEY = 60
+SAVE = 2
+PERSON, RUN = 0, 2
+# The exit code of a refused edit.
+REFUSED = 5
+
+
+def main(rounds, seconds):
+    expect.set_options(timeout=1000 * SECONDS)
+    nb("serve", "--jupyterlab")
+    with Server() as server, chromium() as browser:
+        for number in range(rounds):
+            path = f"typing-{number}.ipynb"
+            write(path, "head = 0\n", "agent = 0", "print('run', 0)", kernelspec=SPEC)
+            nb("open", path, "--python", os.environ["NB_TEST_PYTHON"])
+            page = browser.new_page(viewport=SIZE)
+            page.on("console", lambda message: message.type == "error" and say("console:", message.text))
+            book = Notebook(page, server, path)
+            book.is_idle()
+            until(is_connected)
+            a_round(book, path, seconds)
+            page.close()
+            nb("shutdown", path)
+
+
+def sources(path):
+    return {cell["id"]: "".join(cell["source"]) for cell in json.loads(pathlib.Path(path).read_text())["cells"]}
+
+
+class Agent(threading.Thread):
+    """Edits without pause; what `nb` has acknowledged must be in the file at the end."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+        self.person, self.cell, self.run_cell = list(sources(path))
+        self.ends = threading.Event()
+        self.count = 0
+        self.head = 0
+        self.inserted = []
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.ends.is_set():
+                self.count += 1
+                count = self.count
+                nb("edit", self.path, self.cell, f"agent = {count}")
+                if count % 3 == 0:
+                    self.inserted.append(f"new = {count}")
+                    nb("insert", self.path, "--at", "0", self.inserted[-1])
+                if count % 4 == 0:
+                    self.edits_the_persons_cell(count)
+                if count % 5 == 0:
+                    nb("edit", self.path, self.run_cell, f"print('run', {count})")
+                    nb("exec", self.path, self.run_cell)
+        except Exception as error:
+            self.error = error
+
+    def edits_the_persons_cell(self, count):
+        """It is refused while the cell has unsaved text."""
+        edit = begin("replace", self.path, f"head = {self.head}", f"head = {count}")
+        edit.communicate(timeout=SECONDS)
+        assert edit.returncode in (0, REFUSED), edit.returncode
+        if edit.returncode == 0:
+            self.head = count
+
+
+def a_round(book, path, seconds):
+    agent = Agent(path)
+    keyboard = book.page.keyboard
+    book.source(PERSON).click()
+    keyboard.press("Control+End")
+    agent.start()
+    end, saved, typed, saves = time.monotonic() + seconds, time.monotonic(), [], 0
+    while time.monotonic() < end:
+        word = f"w{len(typed)} "
+        keyboard.type(word, delay=KEY)
+        typed.append(word)
+        if time.monotonic() - saved > SAVE:
+            keyboard.press("Control+s")
+            saved, saves = time.monotonic(), saves + 1
+    agent.ends.set()
+    while agent.is_alive():
+        agent.join(0.1)
+        book.page.evaluate("1")
+    if agent.error:
+        raise agent.error
+    no_dialog(book)
+    book.saves()
+    no_dialog(book)
+    text = "".join(typed)
+    now = sources(path)
+    mine = now[agent.person]
+    say(f"{path}: {agent.count} edits, {len(agent.inserted)} inserts, {len(text)} keys, {saves} saves")
+    assert text in mine, f"letters are lost: {text!r} is not in {mine!r}"
+    assert mine == f"head = {agent.head}\n{text}", mine
+    assert now[agent.cell] == f"agent = {agent.count}", now
+    added = [source for cell, source in now.items() if cell not in (agent.person, agent.cell, agent.run_cell)]
+    assert added == agent.inserted[::-1], added
+    shown = book.page.evaluate(
+        "window.jupyterapp.shell.currentWidget.context.model.sharedModel.cells.map(cell => [cell.id, cell.getSource()])"
+    )
+    assert dict(shown) == now, shown
+    if agent.count >= 5:
+        expect(book.cell(len(agent.inserted) + RUN).locator(".jp-OutputArea")).to_contain_text(
+            f"run {agent.count // 5 * 5}"
+        )
+    assert book.panel.locator(".nb-conflict").count() == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
