@@ -83,6 +83,15 @@ fn a_person_types_and_saves_in_jupyterlab_while_an_agent_edits_without_pause() {
     }
 }
 
+#[test]
+fn a_tab_of_jupyterlab_is_closed_while_its_cell_runs_and_nothing_is_lost() {
+    let world = World::new();
+    if let Some(mut closed) = script(&world, "live_closed.py") {
+        let rounds = if is_thorough() { "20" } else { "1" };
+        succeed(closed.arg(rounds));
+    }
+}
+
 /// What is held back is tested without a browser by `faults::a_notebook_in_a_room_of_jupyterlab_is_not_written`.
 #[test]
 #[ignore = "slow: in scripts/slow"]

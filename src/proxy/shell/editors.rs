@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::Shell;
 use crate::kernel::programs::nb_beside;
+use crate::proxy::stored_outputs::HandOffScope;
 use crate::route::EditorMessage;
 
 /// How many editors are served at the same time. The comm of another one is closed.
@@ -18,6 +19,9 @@ const MOST_EDITORS: usize = 64;
 
 /// How many messages of an editor may wait for its `nb live`. With more the comm is closed; the editor opens another one.
 const MOST_WAITING: usize = 10_000;
+
+/// How long no editor may be there before nobody looks at the cells: a page that reconnects opens another comm.
+const RETURN_TIME: Duration = Duration::from_secs(2);
 
 /// How long an `nb live` may take to end once its editor is gone.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,16 +39,48 @@ impl Shell {
             (EditorMessage::Opened, Some(_)) => {}
             (EditorMessage::Data(data), Some(queue)) => {
                 if queue.try_send(data).is_err() {
-                    self.editors.borrow_mut().remove(&comm);
+                    self.forget_editor(&comm);
                     self.close_editor(&comm, "nb live does not read");
                 }
             }
             // It was opened at a proxy before this one, or its `nb live` has ended.
             (EditorMessage::Data(_), None) => self.close_editor(&comm, "the comm is not open"),
-            (EditorMessage::Closed, _) => {
-                self.editors.borrow_mut().remove(&comm);
-            }
+            (EditorMessage::Closed, Some(_)) => self.forget_editor(&comm),
+            (EditorMessage::Closed, None) => {}
         }
+    }
+
+    /// An `nb live` has answered an editor. From now on it is known when the editor is gone, though the Jupyter server goes on
+    /// reading outputs, for nobody: those of ended cells are kept until then.
+    fn editor_answered(&self) {
+        if !self.any_editor.replace(true)
+            && let Some(attachment) = self.attachment()
+        {
+            attachment.outputs.set_pages(true);
+        }
+    }
+
+    /// Forgets an editor. Once the last one is gone, and does not come back, its cells are handed to a recorder.
+    fn forget_editor(&self, comm: &str) {
+        self.editors.borrow_mut().remove(comm);
+        if !self.editors.borrow().is_empty() || !self.any_editor.get() {
+            return;
+        }
+        self.spawn(async |shell| {
+            tokio::time::sleep(RETURN_TIME).await;
+            let Some(attachment) = shell.attachment() else {
+                return;
+            };
+            if !shell.editors.borrow().is_empty() || !shell.any_editor.replace(false) {
+                return;
+            }
+            tracing::info!("the last page was closed");
+            attachment.outputs.set_pages(false);
+            attachment.outputs.set_all_away();
+            let scope = HandOffScope::Away;
+            let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+            shell.hand_over_prompts(&prompted);
+        });
     }
 
     fn open_editor(&self, comm: String) {
@@ -64,7 +100,7 @@ impl Shell {
             // The entry is another one's if the comm was closed and opened again.
             let is_own = |it: &EditorQueue| it.same_channel(&queue);
             if shell.editors.borrow().get(&comm).is_some_and(is_own) {
-                shell.editors.borrow_mut().remove(&comm);
+                shell.forget_editor(&comm);
                 tracing::info!("an editor is not served any more: {why}");
                 shell.close_editor(&comm, &why);
             }
@@ -105,6 +141,7 @@ impl Shell {
         let mut lines = BufReader::new(output).lines();
         while let Some(line) = lines.next_line().await? {
             let data: Value = serde_json::from_str(&line)?;
+            self.editor_answered();
             self.route(|bridge, now| bridge.editor_message(now, comm, &data));
         }
         Ok(())

@@ -78,6 +78,8 @@ pub(super) struct Shell {
     record: RefCell<Option<vscode_restart::OwnRecord>>,
     /// The editors that speak the live protocol, by the ids of their comms.
     editors: RefCell<HashMap<String, EditorQueue>>,
+    /// Whether one of them was answered, and the last one is not known to be gone.
+    any_editor: Cell<bool>,
     shutdown_requested: Cell<bool>,
     /// How many panics have happened.
     panics: Cell<u32>,
@@ -200,6 +202,7 @@ impl Shell {
             session: RefCell::new(None),
             record: RefCell::new(None),
             editors: RefCell::default(),
+            any_editor: Cell::new(false),
             shutdown_requested: Cell::new(false),
             panics: Cell::new(0),
             #[cfg(test)]

@@ -11,6 +11,9 @@ use crate::socket::DeliveryProgress;
 /// dropped.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
+/// The same where pages are open that speak with `nb live`: it is known after 20 s that one was killed.
+const PAGE_GRACE: Duration = Duration::from_secs(25);
+
 /// How many series, and how many of their bytes in memory, are stored at most. The oldest are dropped first.
 const SERIES_MAX: usize = 4096;
 const BYTES_MAX: usize = 32 << 20;
@@ -26,6 +29,8 @@ pub(super) struct EndedSeries {
     /// Whether some may be urgent. Cached, since each message asks for it and there may be thousands of
     /// series.
     has_urgent: bool,
+    /// Whether pages are open that speak with `nb live`.
+    any_page: bool,
 }
 
 /// The count of published messages.
@@ -73,8 +78,13 @@ pub(super) struct Released {
 impl EndedSeries {
     /// Adds a series that has ended; returns the series that are dropped to make room.
     pub(super) fn push(&mut self, series: Series, published: Published) -> Vec<Series> {
-        let due = Instant::now() + READ_GRACE;
-        self.release_at = self.release_at.or(Some(due));
+        let folders = self.all().filter(|series| series.has_folder()).count();
+        let due = Instant::now()
+            + match self.any_page && folders < FOLDERS_MAX {
+                true => PAGE_GRACE,
+                false => READ_GRACE,
+            };
+        self.release_at = Some(self.release_at.map_or(due, |at| at.min(due)));
         self.has_urgent |= series.urgent;
         self.all.push_back(EndedEntry {
             series,
@@ -91,6 +101,23 @@ impl EndedSeries {
             dropped.push(oldest.series);
         }
         dropped
+    }
+
+    /// Sets whether pages are open that speak with `nb live`.
+    pub(super) fn set_pages(&mut self, any_page: bool) {
+        self.any_page = any_page;
+    }
+
+    /// Takes all clients for away.
+    pub(super) fn set_all_away(&mut self) {
+        let now = Instant::now();
+        for entry in &mut self.all {
+            entry.series.is_client_away = true;
+            entry.due = now;
+        }
+        if !self.all.is_empty() {
+            self.release_at = Some(now);
+        }
     }
 
     /// Returns when [`EndedSeries::release`] must be called.

@@ -94,6 +94,7 @@ impl StoredOutputs {
                     sessions.contains(&series.session) && is_running
                 }
                 HandOffScope::Unseen => has_ended,
+                HandOffScope::Away => has_ended || is_running && series.is_client_away,
                 HandOffScope::All => has_ended || is_running,
             };
             if may_be_chosen && is_chosen {

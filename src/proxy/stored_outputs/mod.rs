@@ -85,6 +85,8 @@ pub(super) enum HandOffScope<'a> {
     Sessions(&'a [String]),
     /// Ended series whose end no connected client has read.
     Unseen,
+    /// All series of clients that are away: nobody looks at the page whose server holds the connections.
+    Away,
     /// All series of all clients: this proxy ends.
     All,
 }
@@ -260,6 +262,21 @@ impl StoredOutputs {
                 series.is_client_away = !is_joined;
             }
         }
+    }
+
+    /// Takes all clients for away: a Jupyter server keeps their connections, but their last page was closed.
+    pub(super) fn set_all_away(&self) {
+        for series in self.running.borrow_mut().iter_mut() {
+            series.is_client_away = true;
+        }
+        self.ended.borrow_mut().set_all_away();
+        self.rearm.notify_one();
+    }
+
+    /// Sets whether pages are open that say when they are closed, or that they are gone after a while: until then the
+    /// outputs of ended cells are kept.
+    pub(super) fn set_pages(&self, any_page: bool) {
+        self.ended.borrow_mut().set_pages(any_page);
     }
 
     /// Records that a client has answered its prompt.

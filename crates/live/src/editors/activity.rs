@@ -93,6 +93,13 @@ impl DocumentActivity {
         news
     }
 
+    /// Returns the name of the cell that this request runs now.
+    pub(super) fn running_cell(&self, run: &str, live: &LiveDocument) -> Option<String> {
+        let running = self.kernel.as_ref()?.running.as_ref()?;
+        let running = Some(running).filter(|running| running.msg_id == run)?;
+        cell_run(running, &self.key, live).cell
+    }
+
     /// Returns when the next mark is old.
     pub(super) fn next_end(&self) -> Option<Instant> {
         let left = self.marks_end?.duration_since(Timestamp::now());

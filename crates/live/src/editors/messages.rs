@@ -56,6 +56,8 @@ pub(super) enum Ability {
     Change,
     /// It shows what others do.
     Activity,
+    /// It shows what running cells have output so far.
+    Output,
     /// Its connection may lose lines of `nb`, and it says which ones it has received.
     Acknowledge,
     #[serde(other)]

@@ -6,6 +6,7 @@ mod messages;
 mod open_file;
 mod outgoing;
 mod record;
+mod running_outputs;
 #[cfg(test)]
 mod tests;
 mod writers;
@@ -29,11 +30,12 @@ use self::messages::{Ability, Answer, DocumentMessage, EditorLine, Incoming, rea
 use self::open_file::OpenFile;
 use self::outgoing::Outgoing;
 use self::record::Records;
+use self::running_outputs::{OutputsSoFar, RunningOutputs};
 use self::writers::{FromWriter, Proposed, WriterSocket};
 use crate::activity::jupyter_server::notebook_of_server;
 use crate::editing::transaction::ProposalAnswer;
 use crate::kernel::variables::ProcessVariables;
-use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, PROTOCOL};
+use crate::live::protocol::{ActivityMessage, EditorCell, EditorEvent, EditorRequest, PROTOCOL};
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
 
@@ -68,6 +70,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let (changes, mut changed) = mpsc::channel(MOST_DOCUMENTS);
     let (reports, mut reported) = mpsc::channel(1);
+    let (outputs, mut running_outputs) = mpsc::channel(1);
     let (actions, mut ended) = mpsc::channel(actions::MOST);
     let (writers, mut from_writers) = mpsc::channel(1);
     let _socket = WriterSocket::bind(writers);
@@ -76,11 +79,13 @@ pub async fn serve(
         name: "an editor".to_owned(),
         can_change: false,
         shows_activity: false,
+        shows_output: false,
         documents: HashMap::new(),
         records: Records::default(),
         actions,
         changes,
         reports,
+        outputs,
     };
     let mut lines = FramedRead::new(input, LinesCodec::new_with_max_length(LONGEST_LINE));
     let mut renewal = tokio::time::interval(RENEWED);
@@ -99,6 +104,7 @@ pub async fn serve(
             Some(doc) = changed.recv() => editor.read_file(&doc).await,
             Some(action) = ended.recv() => editor.ended(action).await,
             Some(happened) = reported.recv() => editor.happened(happened).await,
+            Some(so_far) = running_outputs.recv() => editor.output(so_far).await,
             Some(message) = from_writers.recv() => editor.writer(message).await,
             () = editor.due() => editor.timers().await,
             _ = renewal.tick() => {
@@ -121,6 +127,8 @@ struct Editor<W> {
     can_change: bool,
     /// Whether the editor shows what others do.
     shows_activity: bool,
+    /// Whether it shows what running cells have output so far, too.
+    shows_output: bool,
     documents: HashMap<String, OpenDocument>,
     records: Records,
     /// What the person has asked for.
@@ -129,6 +137,8 @@ struct Editor<W> {
     changes: mpsc::Sender<String>,
     /// Takes what happens to documents.
     reports: mpsc::Sender<Happened>,
+    /// Takes what running cells have output so far.
+    outputs: mpsc::Sender<OutputsSoFar>,
 }
 
 /// A notebook that the editor has open.
@@ -144,6 +154,8 @@ struct OpenDocument {
     is_slow: bool,
     /// What others do; none if the editor does not show it.
     activity: Option<DocumentActivity>,
+    /// The outputs of the cell that runs.
+    running_outputs: Option<RunningOutputs>,
 }
 
 /// A command of `nb` that is about to write the file.
@@ -177,6 +189,23 @@ impl OpenDocument {
             _ => return,
         };
         self.tell_writer(answer);
+    }
+
+    /// Follows the outputs of a run, and those of no other one.
+    fn follow_outputs(
+        &mut self,
+        doc: &str,
+        run: Option<&str>,
+        reports: &mpsc::Sender<OutputsSoFar>,
+    ) {
+        let before = self.running_outputs.take();
+        self.running_outputs = run.map(|run| match before {
+            Some(before) if before.is_of(run) => before,
+            _ => {
+                let project = self.file.project().clone();
+                RunningOutputs::follow(project, doc.to_owned(), run.to_owned(), reports.clone())
+            }
+        });
     }
 
     fn tell_writer(&mut self, answer: ProposalAnswer) {
@@ -242,6 +271,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 self.name = editor;
                 self.can_change = can.contains(&Ability::Change);
                 self.shows_activity = can.contains(&Ability::Activity);
+                self.shows_output = can.contains(&Ability::Output);
                 if can.contains(&Ability::Acknowledge) {
                     self.out.number();
                 }
@@ -308,6 +338,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             writer: None,
             is_slow: false,
             activity,
+            running_outputs: None,
         };
         self.documents.insert(doc.to_owned(), document);
         // The file may have changed before the watch began.
@@ -397,10 +428,39 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         let Some(activity) = &mut document.activity else {
             return Ok(());
         };
-        for message in &activity.news(&document.file.live) {
+        let news = activity.news(&document.file.live);
+        for message in &news {
+            if let ActivityMessage::Activity { running, .. } = message
+                && self.shows_output
+            {
+                let run = running.as_ref().filter(|run| run.cell.is_some());
+                document.follow_outputs(doc, run.map(|run| &*run.run), &self.outputs);
+            }
+        }
+        for message in &news {
             self.send(&DocumentMessage { doc, message }).await?;
         }
         Ok(())
+    }
+
+    /// Tells the editor what a running cell has output so far.
+    async fn output(&mut self, so_far: OutputsSoFar) -> io::Result<()> {
+        let Some(document) = self.documents.get(&so_far.doc) else {
+            return Ok(());
+        };
+        let activity = document.activity.as_ref();
+        let cell = activity.and_then(|it| it.running_cell(&so_far.run, &document.file.live));
+        let Some(cell) = cell else {
+            return Ok(());
+        };
+        let message = &ActivityMessage::Output {
+            run: so_far.run,
+            cell,
+            outputs: so_far.outputs,
+            execution_count: so_far.execution_count,
+        };
+        let doc = &*so_far.doc;
+        self.send(&DocumentMessage { doc, message }).await
     }
 
     /// Begins what a person asks for.

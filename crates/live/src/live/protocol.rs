@@ -232,6 +232,18 @@ pub enum ActivityMessage {
         /// What waits until that has ended, the next one first.
         waiting: Vec<CellRun>,
     },
+    /// What a running cell has output so far, with the count of its run. Sent when it changes, to an editor that shows it, if
+    /// `nb` records the run. The outputs at its end come as [`EditorRequest::Outputs`].
+    Output {
+        /// The id of the request.
+        run: String,
+        /// The cell.
+        cell: String,
+        /// The outputs, as a notebook of format 4 has them; very long ones lack their middle.
+        outputs: Vec<Value>,
+        /// The execution count.
+        execution_count: Option<u64>,
+    },
     /// Which cells agents have run or changed in the last ten minutes, if the person has neither run nor changed them
     /// since. Sent when it changes.
     Marks {

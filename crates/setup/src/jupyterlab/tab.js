@@ -12,10 +12,6 @@ const AGAIN = 500;
 // How many frames the place of the active cell is kept after a change: cells above it get their height later.
 const FRAMES = 6;
 
-// How many messages of how many runs are kept until `nb` tells which cell they belong to.
-const MOST_MESSAGES = 1000;
-const MOST_RUNS = 8;
-
 const APPLIED = /** @type {const} */ ({ applied: true });
 const REFUSED = /** @type {const} */ ({ applied: false });
 
@@ -45,20 +41,15 @@ class Tab {
     this.saves = /** @type {Promise<void> | undefined} */ (undefined);
     /** @type {Map<string, any>} outputs for cells that wait or run */
     this.held = new Map();
-    /** @type {Map<string, any[]>} what the kernel has sent for the runs of others, of which `nb` has not told yet */
-    this.early = new Map();
-    /** @type {string | undefined} the run of another whose outputs are shown */
+    /** @type {{ run: string, cell: string, model: any } | undefined} the cell of another that is shown as running */
     this.shown = undefined;
-    /** @type {any} the model of its cell */
-    this.follower = undefined;
-    this.clears = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
     const { sessionContext } = this.context;
     const kernel = () => sessionContext.session?.kernel;
     this.live = new Live(
       listener => (this.connection = new CommConnection(kernel, listener)),
-      { editor: 'JupyterLab', can: ['change', 'activity', 'acknowledge'] },
+      { editor: 'JupyterLab', can: ['change', 'activity', 'output', 'acknowledge'] },
       this,
     );
     const again = () => this.connection.again();
@@ -73,7 +64,6 @@ class Tab {
         again();
       }
     });
-    sessionContext.iopubMessage.connect((/** @type {any} */ _, /** @type {any} */ message) => this.published(message));
     this.context.model.contentChanged.connect(() => {
       if (!this.isOwn) this.isClean = false;
       this.live.changed(this.doc);
@@ -115,7 +105,7 @@ class Tab {
   lost() {
     this.conflicts.clear();
     this.activity.known.clear();
-    this.shown = undefined;
+    this.follows();
     this.page.shows(this);
   }
 
@@ -151,13 +141,7 @@ class Tab {
   /** Whether a cell of the person waits or runs. @param {string} name */
   isBusy(name) {
     const prompt = this.widget(name)?.node.querySelector('.jp-InputPrompt')?.textContent ?? '';
-    return prompt.includes('*') && name !== this.running()?.cell;
-  }
-
-  /** The cell that another runs. */
-  running() {
-    const run = this.activity.known.get(this.doc)?.running;
-    return run && this.shown === run.run ? run : undefined;
+    return prompt.includes('*') && name !== this.shown?.cell;
   }
 
   // ---- What `nb` asks for
@@ -298,6 +282,7 @@ class Tab {
   /** The person's own run of a cell begins: it is newer than what is held. @param {string} name */
   runs(name) {
     this.held.delete(name);
+    if (this.shown?.cell === name) this.shown = undefined;
   }
 
   /** The model of a code cell's view. @param {string} name */
@@ -318,50 +303,24 @@ class Tab {
     model.executionCount = count;
   }
 
-  /** What a kernel publishes: of the run of another it is shown while that runs. @param {any} message */
-  published(message) {
-    const { header: { msg_type: type }, parent_header: parent } = message;
-    const run = parent?.msg_id;
-    const own = this.context.sessionContext.session?.kernel?.clientId;
-    if (!run || parent.session === own || parent.msg_type !== 'execute_request') return;
-    if (!/^(execute_input|execute_result|display_data|stream|error|clear_output)$/.test(type)) return;
-    if (run === this.shown) return this.keep(() => this.shows(message));
-    const early = this.early.get(run) ?? [];
-    if (early.length < MOST_MESSAGES) early.push(message);
-    this.early.set(run, early);
-    this.follows();
-    const [first] = this.early.keys();
-    if (this.early.size > MOST_RUNS) this.early.delete(first);
-  }
-
-  /** `nb` has told which cell runs. */
+  /** `nb` has told what runs: the cell of another is shown as running. */
   follows() {
     const run = this.activity.known.get(this.doc)?.running;
-    if (run?.run === this.shown) return;
-    if (this.follower) this.follower.executionState = 'idle';
+    if (run?.run === this.shown?.run) return;
+    if (this.shown) this.shown.model.executionState = 'idle';
     this.shown = undefined;
-    this.follower = undefined;
-    const isCode = run?.cell !== undefined && this.model(run.cell) !== undefined;
-    // The page itself shows what it has asked for: then nothing came that was another's.
-    if (!run || !isCode || run.person && !this.early.has(run.run)) return;
-    this.shown = run.run;
-    this.follower = this.model(run.cell);
-    this.follower.executionState = 'running';
-    this.clears = true;
-    const early = this.early.get(run.run) ?? [];
-    this.early.delete(run.run);
-    this.keep(() => early.forEach(message => this.shows(message)));
+    const model = run?.cell === undefined ? undefined : this.model(run.cell);
+    // The page itself shows what it has asked for.
+    if (!run || !model || this.isBusy(run.cell)) return;
+    model.executionState = 'running';
+    this.shown = { run: run.run, cell: run.cell, model };
   }
 
-  /** Shows a message of the run that is followed. @param {any} message */
-  shows({ header: { msg_type: type }, content }) {
-    const model = this.follower;
-    if (!model || model.isDisposed) return;
-    if (this.clears) model.outputs.clear();
-    this.clears = false;
-    if (type === 'execute_input') model.executionCount = content.execution_count;
-    else if (type === 'clear_output') model.outputs.clear(content.wait);
-    else model.outputs.add({ ...content, output_type: type });
+  /** What the cell of another has output so far. @param {any} message */
+  progress({ cell, outputs, execution_count: count }) {
+    this.put(cell, outputs, count);
+    // With a count JupyterLab takes the run for ended.
+    if (this.shown) this.shown.model.executionState = 'running';
   }
 
   // ---- What `nb` tells
@@ -370,6 +329,8 @@ class Tab {
   tell(doc, message) {
     if (this.activity.tell(doc, message, Date.now())) {
       if (message.type === 'activity') this.follows();
+    } else if (message.type === 'output') {
+      if (this.shown?.run === message.run) this.keep(() => this.progress(message));
     } else if (message.type === 'conflict') {
       this.conflicts.set(message.cell, message);
     } else if (message.type === 'settled') {
