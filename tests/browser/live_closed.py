@@ -37,6 +37,8 @@ def main(rounds):
                 page = browser.new_page(viewport=SIZE)
                 book = Notebook(page, server, path)
                 book.is_idle()
+                # JupyterLab adds the kernel's language to the notebook.
+                book.saves()
                 until(is_connected)
                 cell = book.run(0)
                 expect(cell.locator(".jp-OutputArea")).to_contain_text("line 0")
@@ -60,7 +62,14 @@ def is_whole(lines):
 
 
 def shown(book):
-    return book.cell(0).locator(".jp-OutputArea").inner_text().split("\n")
+    return book.cell(0).locator(".jp-OutputArea").inner_text().rstrip("\n").split("\n")
+
+
+def is_same(book, path):
+    try:
+        until(lambda: shown(book) == output(path))
+    except AssertionError:
+        raise AssertionError(f"the page shows {shown(book)}, the file has {output(path)}") from None
 
 
 def comes_back(browser, server, path):
@@ -74,7 +83,7 @@ def comes_back(browser, server, path):
     STOP.touch()
     until(lambda: is_whole(output(path)))
     expect(book.cell(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
-    until(lambda: shown(book) == output(path))
+    is_same(book, path)
     book.is_saved()
     assert page.locator(".jp-Dialog").count() == 0
     page.close()
@@ -85,7 +94,7 @@ def stays_away(browser, server, path):
     until(lambda: is_whole(output(path)))
     page = browser.new_page(viewport=SIZE)
     book = Notebook(page, server, path)
-    until(lambda: shown(book) == output(path))
+    is_same(book, path)
     page.close()
 
 

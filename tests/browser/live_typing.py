@@ -23,6 +23,19 @@ PERSON, RUN = 0, 2
 # The exit code of a refused edit.
 REFUSED = 5
 
+# Tells of a failure where the keys went, and who else changed the cell's text.
+WATCH = """() => {
+    const watched = window.watched = [];
+    document.addEventListener('keydown', event => {
+        if (!event.target.closest('.cm-content')) watched.push([Date.now(), 'stray', event.key, event.target.className]);
+    }, true);
+    document.addEventListener('focusout', event => watched.push([Date.now(), 'focusout', event.target.className, event.relatedTarget?.className]), true);
+    const [cell] = window.jupyterapp.shell.currentWidget.context.model.sharedModel.cells;
+    cell.changed.connect((_, { sourceChange }) => {
+        if (sourceChange?.some(each => each.delete)) watched.push([Date.now(), 'text', sourceChange]);
+    });
+}"""
+
 
 def main(rounds, seconds):
     expect.set_options(timeout=1000 * SECONDS)
@@ -90,6 +103,7 @@ def a_round(book, path, seconds):
     keyboard = book.page.keyboard
     book.source(PERSON).click()
     keyboard.press("Control+End")
+    book.page.evaluate(WATCH)
     agent.start()
     end, saved, typed, saves = time.monotonic() + seconds, time.monotonic(), [], 0
     while time.monotonic() < end:
@@ -112,6 +126,8 @@ def a_round(book, path, seconds):
     now = sources(path)
     mine = now[agent.person]
     say(f"{path}: {agent.count} edits, {len(agent.inserted)} inserts, {len(text)} keys, {saves} saves")
+    if text not in mine:
+        say(json.dumps(book.page.evaluate("window.watched")))
     assert text in mine, f"letters are lost: {text!r} is not in {mine!r}"
     assert mine == f"head = {agent.head}\n{text}", mine
     assert now[agent.cell] == f"agent = {agent.count}", now

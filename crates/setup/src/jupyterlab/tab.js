@@ -161,6 +161,17 @@ class Tab {
     }
   }
 
+  /** Makes a change that is not the person's. @template T @param {() => T} change @returns {T} */
+  owns(change) {
+    if (!this.context.model.dirty) this.isClean = true;
+    this.isOwn = true;
+    try {
+      return change();
+    } finally {
+      this.isOwn = false;
+    }
+  }
+
   /** Changes something that the person's undo does not take back. @param {() => void} change */
   edits(change) {
     this.notebook.transact(change, false, 'nb');
@@ -177,14 +188,7 @@ class Tab {
     const scrolled = content.node.closest(inside) ?? content.node.querySelector(inside) ?? content.node;
     const before = cell?.getBoundingClientRect();
     const seen = scrolled.getBoundingClientRect();
-    if (!this.context.model.dirty) this.isClean = true;
-    this.isOwn = true;
-    let done;
-    try {
-      done = change();
-    } finally {
-      this.isOwn = false;
-    }
+    const done = this.owns(change);
     if (!before || before.bottom < seen.top || before.top > seen.bottom) return done;
     const correct = (/** @type {number} */ frames) => {
       if (!cell.isConnected) return;
@@ -307,12 +311,13 @@ class Tab {
   follows() {
     const run = this.activity.known.get(this.doc)?.running;
     if (run?.run === this.shown?.run) return;
-    if (this.shown) this.shown.model.executionState = 'idle';
+    const before = this.shown;
     this.shown = undefined;
+    if (before && !before.model.isDisposed) this.owns(() => { before.model.executionState = 'idle'; });
     const model = run?.cell === undefined ? undefined : this.model(run.cell);
     // The page itself shows what it has asked for.
     if (!run || !model || this.isBusy(run.cell)) return;
-    model.executionState = 'running';
+    this.owns(() => { model.executionState = 'running'; });
     this.shown = { run: run.run, cell: run.cell, model };
   }
 
