@@ -134,31 +134,34 @@ fn the_code_keeps_to_the_types_of_the_api() {
         return;
     };
     let folder = tempfile::tempdir().expect("make a folder");
-    let options = |file: &Path| {
+    let options = |file: &Path, libraries: &[&str]| {
         json!({
             "compilerOptions": {
                 "noEmit": true, "allowJs": true, "checkJs": true, "strict": true, "noUnusedLocals": true,
                 "noImplicitReturns": true, "module": "commonjs", "moduleResolution": "node", "target": "es2022",
-                "lib": ["es2022"], "skipLibCheck": true, "types": ["node", "vscode"], "typeRoots": [modules.join("@types")],
+                "lib": libraries, "skipLibCheck": true, "types": ["node", "vscode"], "typeRoots": [modules.join("@types")],
                 "baseUrl": modules,
             },
             "files": [file],
         })
     };
-    let check = |file: &Path| {
+    let check = |file: &Path, libraries: &[&str]| {
         let config = folder.path().join("tsconfig.json");
-        std::fs::write(&config, options(file).to_string()).expect("write the options");
+        std::fs::write(&config, options(file, libraries).to_string()).expect("write the options");
         let mut command = Command::new("node");
         command.arg(modules.join("typescript/bin/tsc"));
         finish(command.arg("-p").arg(&config))
     };
-    let (status, stdout, _) = check(&sources().join("extension.js"));
+    let (status, stdout, _) = check(&sources().join("extension.js"), &["es2022"]);
+    assert!(status.success(), "{stdout}");
+    let jupyterlab = sources().join("../jupyterlab/entry.js");
+    let (status, stdout, _) = check(&jupyterlab, &["es2022", "dom", "dom.iterable"]);
     assert!(status.success(), "{stdout}");
     // A mistake is found.
     let wrong = folder.path().join("wrong.js");
     let text = "require('vscode').window.activeNotebookEditor.noSuchThing();";
     std::fs::write(&wrong, text).expect("write a mistake");
-    let (status, stdout, _) = check(&wrong);
+    let (status, stdout, _) = check(&wrong, &["es2022"]);
     assert!(
         !status.success() && stdout.contains("noSuchThing"),
         "{stdout}"

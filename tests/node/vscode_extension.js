@@ -177,7 +177,7 @@ const parts = {
     await notebook.save();
 
     // A process that was killed is begun again.
-    const { process: live } = running.extension.editor.live;
+    const { connection: live } = running.extension.editor.live;
     const { pid } = live.child;
     process.kill(pid, 'SIGKILL');
     await until('another process follows', () => live.child && live.child.pid !== pid && live.failures === 0);

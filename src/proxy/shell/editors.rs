@@ -88,9 +88,9 @@ impl Shell {
             return self.close_editor(&comm, "too many editors are open");
         }
         let (queue, messages) = mpsc::channel(MOST_WAITING);
-        self.editors
-            .borrow_mut()
-            .insert(comm.clone(), queue.clone());
+        // Only the map holds it: its end is the end of the editor's input.
+        let own = queue.downgrade();
+        self.editors.borrow_mut().insert(comm.clone(), queue);
         self.spawn(async move |shell| {
             let served = shell.serve_editor(&comm, messages).await;
             let why = match served {
@@ -98,8 +98,10 @@ impl Shell {
                 Err(error) => format!("{error:#}"),
             };
             // The entry is another one's if the comm was closed and opened again.
-            let is_own = |it: &EditorQueue| it.same_channel(&queue);
-            if shell.editors.borrow().get(&comm).is_some_and(is_own) {
+            let own = own.upgrade();
+            let is_own = |it: &EditorQueue| own.as_ref().is_some_and(|own| it.same_channel(own));
+            let is_open = shell.editors.borrow().get(&comm).is_some_and(is_own);
+            if is_open {
                 shell.forget_editor(&comm);
                 tracing::info!("an editor is not served any more: {why}");
                 shell.close_editor(&comm, &why);

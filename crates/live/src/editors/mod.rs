@@ -58,7 +58,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
 /// How long `nb` asks for nothing while the editor writes the file.
-const LONGEST_SAVE: Duration = Duration::from_secs(2);
+const LONGEST_SAVE: Duration = Duration::from_secs(5);
 
 /// Serves an editor until it closes its output.
 ///

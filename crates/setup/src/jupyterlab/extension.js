@@ -2,8 +2,9 @@
 'use strict';
 
 const { Tab } = require('./tab');
-const { changedLines, difference, duration, time, what, whatWhole, who, waits } = require('./words');
+const { changedLines, difference, duration, time, what, whatWhole, who, waits } = require('../vscode/words');
 
+/** @type {{ [what: string]: string }} */
 const VERBS = { ran: 'ran this', edited: 'edited this', inserted: 'inserted this' };
 
 const STYLE = `
@@ -147,7 +148,7 @@ class Page {
     });
   }
 
-  /** Offers once to bring back what a save of the person has replaced. @param {Tab} tab @param {any} message @param {string} by */
+  /** Offers once to bring back what a save of the person has replaced. @param {Tab} tab @param {any} message @param {string | undefined} by */
   offers(tab, { cell, theirs }, by) {
     const back = () => void tab.live.choose(tab.doc, cell, 'both', theirs);
     const text = `Your save has replaced what ${who(by)} wrote in cell ${tab.at(cell)}.`;

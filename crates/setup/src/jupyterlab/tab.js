@@ -1,10 +1,10 @@
 // A notebook that is open in JupyterLab: reports to `nb live` what the person does in it, and does what it asks for.
 'use strict';
 
-const { Activity } = require('./activity');
-const { difference, stays } = require('./cells');
+const { Activity } = require('../vscode/activity');
+const { difference, stays } = require('../vscode/cells');
 const { CommConnection } = require('./comm');
-const { Live, inOrder } = require('./live');
+const { Live, inOrder } = require('../vscode/live');
 
 // The pause between two tries to show outputs that are held, in milliseconds.
 const AGAIN = 500;
@@ -29,6 +29,7 @@ class Tab {
     this.context = panel.context;
     this.page = page;
     this.doc = '1';
+    this.longestWait = 5000;
     this.activity = new Activity();
     /** @type {Map<string, { by: string, theirs: string }>} */
     this.conflicts = new Map();
@@ -314,9 +315,10 @@ class Tab {
     const before = this.shown;
     this.shown = undefined;
     if (before && !before.model.isDisposed) this.owns(() => { before.model.executionState = 'idle'; });
-    const model = run?.cell === undefined ? undefined : this.model(run.cell);
+    if (run?.cell === undefined) return;
+    const model = this.model(run.cell);
     // The page itself shows what it has asked for.
-    if (!run || !model || this.isBusy(run.cell)) return;
+    if (!model || this.isBusy(run.cell)) return;
     this.owns(() => { model.executionState = 'running'; });
     this.shown = { run: run.run, cell: run.cell, model };
   }

@@ -2,6 +2,7 @@
 //! anything; each problem names its fix.
 
 mod installed;
+mod jupyterlab;
 mod machine;
 mod notebooks;
 mod server;
@@ -97,6 +98,7 @@ pub fn examine(
     checks.extend(notebooks::tracked(notebook));
     checks.extend(machine::editors(variables));
     checks.extend(vscode::extension(notebook, variables));
+    checks.extend(jupyterlab::extension(variables));
     checks.extend(machine::rooms(notebook, variables));
     checks
 }

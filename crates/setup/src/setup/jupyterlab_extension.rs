@@ -14,7 +14,7 @@ use crate::kernel::variables::{NoHome, Variables};
 /// The extension's name, which is the name of its folder.
 pub const NAME: &str = "nb-live";
 
-/// The modules of the script, with the names by which they require one another. The last one is the entry.
+/// The modules of the script, with the last parts of the paths by which they require one another.
 const MODULES: [(&str, &str); 8] = [
     ("activity", include_str!("../vscode/activity.js")),
     ("cells", include_str!("../vscode/cells.js")),
@@ -97,10 +97,9 @@ fn package() -> String {
 fn script() -> String {
     let mut script = String::from("(() => {\nconst modules = {\n");
     for (name, source) in MODULES {
-        script += &format!("'./{name}': (module, require) => {{\n{source}}},\n");
+        script += &format!("'{name}': (module, require) => {{\n{source}}},\n");
     }
-    script +=
-        "};\nconst loaded = {};\nconst require = name => {\n  loaded[name] ??= { exports: {} };\n";
+    script += "};\nconst loaded = {};\nconst require = path => {\n  const name = path.split('/').at(-1);\n  loaded[name] ??= { exports: {} };\n";
     script += "  modules[name]?.(loaded[name], require);\n  delete modules[name];\n  return loaded[name].exports;\n};\n";
     script += "require('./entry');\n})();\n";
     script

@@ -52,6 +52,8 @@ class Editor {
    */
   constructor(host) {
     this.host = host;
+    // VS Code does not wait for longer.
+    this.longestWait = 1500;
     /** @type {Live | undefined} */
     this.live = undefined;
     /** @type {Map<string, vscode.NotebookDocument>} */

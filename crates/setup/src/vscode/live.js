@@ -5,9 +5,8 @@
 const QUIET = 150;
 const MOST = 1000;
 
-// How long the editor waits before a save, and how long the save itself may take, in milliseconds.
-const BEFORE_SAVE = 1500;
-const LONGEST_SAVE = 2000;
+// How long a save may take, in milliseconds.
+const LONGEST_SAVE = 5000;
 
 // The exit code of an `nb` that does not know the command.
 const UNKNOWN_COMMAND = 2;
@@ -30,7 +29,9 @@ const UNKNOWN_COMMAND = 2;
  *
  * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
  * person has changed something, `fails` when `nb` did not do what the person asked for, and `lost` when `nb` has ended.
+ * `longestWait` is how long a save may wait for `nb`, in milliseconds.
  * @typedef {object} Host
+ * @property {number} longestWait
  * @property {() => string[]} documents
  * @property {(doc: string) => OpenDocument | undefined} describe
  * @property {(doc: string, message: any) => Promise<Answer>} request
@@ -259,9 +260,9 @@ class Live {
         known.savesUntil = Date.now() + LONGEST_SAVE;
         resolve(message);
       };
-      const timer = setTimeout(() => synced(undefined), BEFORE_SAVE);
+      const timer = setTimeout(() => synced(undefined), this.host.longestWait);
       void this.turn(doc, () => {
-        known.savesUntil = Date.now() + BEFORE_SAVE + LONGEST_SAVE;
+        known.savesUntil = Date.now() + this.host.longestWait + LONGEST_SAVE;
         this.report(doc);
         known.synced = synced;
         this.connection.send({ type: 'saving', doc });
