@@ -150,7 +150,7 @@ struct OpenDocument {
     /// When a save that does not end is given up.
     save_ends: Option<Instant>,
     writer: Option<Writer>,
-    /// Whether the editor did not answer when a writer waited for it, and has not answered since.
+    /// Whether the editor did not answer when a writer waited for it, and has said nothing since.
     is_slow: bool,
     /// What others do; none if the editor does not show it.
     activity: Option<DocumentActivity>,
@@ -353,14 +353,13 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 .problem(Some(doc), None, "no such document is open")
                 .await;
         };
-        if matches!(
+        document.is_slow = false;
+        let is_answer = matches!(
             event,
             EditorEvent::Applied { .. } | EditorEvent::Refused { .. }
-        ) {
-            document.is_slow = false;
-            if let Some(writer) = &mut document.writer {
-                writer.until = writer.until.max(Instant::now() + LONGEST_WAIT);
-            }
+        );
+        if let Some(writer) = document.writer.as_mut().filter(|_| is_answer) {
+            writer.until = writer.until.max(Instant::now() + LONGEST_WAIT);
         }
         if let (Some(activity), EditorEvent::Text { cell, .. }) = (&mut document.activity, &event)
             && let Some(id) = document.file.live.cell_id(cell)

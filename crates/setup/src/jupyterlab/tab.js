@@ -40,6 +40,7 @@ class Tab {
     this.restarts = false;
     // Whether a save is under way, and what waits for its end.
     this.saves = /** @type {Promise<void> | undefined} */ (undefined);
+    this.lastSave = Promise.resolve();
     /** @type {Map<string, any>} outputs for cells that wait or run */
     this.held = new Map();
     /** @type {{ run: string, cell: string, model: any } | undefined} the cell of another that is shown as running */
@@ -73,7 +74,7 @@ class Tab {
     this.context.pathChanged.connect(again);
     this.context.disposed.connect(() => this.stop());
     const save = this.context.save.bind(this.context);
-    this.context.save = () => this.whileSaving(save);
+    this.context.save = () => this.saveInTurn(save);
     this.live.start();
   }
 
@@ -374,6 +375,13 @@ class Tab {
   chooses(cell, keep) {
     const conflict = this.conflicts.get(cell);
     if (conflict) void this.live.choose(this.doc, cell, keep, conflict.theirs);
+  }
+
+  /** Saves when the save before has ended: only one at a time is reported. @param {() => Promise<void>} save */
+  saveInTurn(save) {
+    const saved = this.lastSave.then(() => this.whileSaving(save));
+    this.lastSave = saved.catch(() => {});
+    return saved;
   }
 
   /** Takes in what is unseen, and then saves. @param {() => Promise<void>} save */
