@@ -30,6 +30,24 @@ WATCH = """() => {
         if (!event.target.closest('.cm-content')) watched.push([Date.now(), 'stray', event.key, event.target.className]);
     }, true);
     document.addEventListener('focusout', event => watched.push([Date.now(), 'focusout', event.target.className, event.relatedTarget?.className]), true);
+    const { context, sessionContext } = window.jupyterapp.shell.currentWidget;
+    const { contents } = window.jupyterapp.serviceManager;
+    const log = (...what) => watched.push([Date.now(), ...what]);
+    const short = model => [model.hash?.slice(0, 6), model.last_modified];
+    for (const [owner, name] of [[context, '_updateContentsModel'], [contents, 'get'], [contents, 'save']]) {
+        const before = owner[name].bind(owner);
+        owner[name] = (...words) => {
+            const of = name.startsWith('_') ? short(words[0]) : [];
+            log(name, ...of);
+            const result = before(...words);
+            result?.then?.(model => log(`${name} ended`, ...short(model)), error => log(`${name} failed`, String(error)));
+            return result;
+        };
+    }
+    sessionContext.session.kernel.anyMessage.connect((_, { msg, direction }) => {
+        const { type, seq, stamp } = msg.content?.data ?? {};
+        if (msg.header.msg_type === 'comm_msg' && type !== 'received' && type !== 'text') log(direction, type, seq ?? stamp?.slice(0, 6));
+    });
     const [cell] = window.jupyterapp.shell.currentWidget.context.model.sharedModel.cells;
     cell.changed.connect((_, { sourceChange }) => {
         if (sourceChange?.some(each => each.delete)) watched.push([Date.now(), 'text', sourceChange]);
@@ -119,6 +137,8 @@ def a_round(book, path, seconds):
         book.page.evaluate("1")
     if agent.error:
         raise agent.error
+    if book.page.locator(".jp-Dialog").count():
+        say(json.dumps(book.page.evaluate("window.watched.slice(-120)")))
     no_dialog(book)
     book.saves()
     no_dialog(book)
@@ -127,7 +147,7 @@ def a_round(book, path, seconds):
     mine = now[agent.person]
     say(f"{path}: {agent.count} edits, {len(agent.inserted)} inserts, {len(text)} keys, {saves} saves")
     if text not in mine:
-        say(json.dumps(book.page.evaluate("window.watched")))
+        say(json.dumps(book.page.evaluate("window.watched.slice(-200)")))
     assert text in mine, f"letters are lost: {text!r} is not in {mine!r}"
     assert mine == f"head = {agent.head}\n{text}", mine
     assert now[agent.cell] == f"agent = {agent.count}", now

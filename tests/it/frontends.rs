@@ -30,6 +30,12 @@ fn the_public_kernel_suite_gives_what_it_gives_on_the_kernel() {
 }
 
 #[test]
+fn an_editor_is_answered_on_a_comm_and_its_cells_are_recorded_when_it_goes() {
+    let world = World::opened();
+    succeed(&mut world.script("editor_comm.py", SHARED));
+}
+
+#[test]
 fn nbclient_executes_a_notebook() {
     let world = World::opened();
     succeed(&mut world.script("notebook.py", SHARED));
