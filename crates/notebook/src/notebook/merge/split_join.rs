@@ -394,7 +394,7 @@ pub(super) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::notebook::tests::fixtures::{cells, in_words};
-    use crate::notebook::{Document, merge};
+    use crate::notebook::{CellExecution, Document, Json, merge};
 
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<String>) {
         let [base, file, writer] = [base, file, writer].map(cells);
@@ -476,6 +476,32 @@ mod tests {
             // Both sides have joined them.
             ("a:1 b:2", "a:1|2", "a:1|2", "a:1|2", &[]),
         ]);
+    }
+
+    #[test]
+    fn the_outputs_of_a_refused_join_are_reported_and_not_shown_under_the_other_text() {
+        let [base, file, mut writer] = ["a:1 b:2|x", "a:1 b:2h|x", "a:1|2w|x"].map(cells);
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
+        let execution = CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        writer.set_execution(0, &execution).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| true);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        let reported = merged.conflicts.iter();
+        let reported: Vec<_> = reported
+            .map(|it| (it.field.as_str(), it.yours.as_deref()))
+            .collect();
+        assert_eq!(
+            reported,
+            [
+                ("deleted", None),
+                ("source", Some("1\n2w\nx")),
+                ("outputs", Some("stdout: w")),
+            ]
+        );
     }
 
     #[test]

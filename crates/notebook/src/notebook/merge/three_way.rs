@@ -532,6 +532,53 @@ mod tests {
     }
 
     #[test]
+    fn the_writers_run_of_a_cell_is_known_by_its_name_in_a_file_that_has_no_ids() {
+        let base = without_ids(&["x", "y"], 4);
+        let ran = |document: &Document, at, count| {
+            let mut new = document.clone();
+            let execution = CellExecution {
+                execution_count: Some(count),
+                ..CellExecution::default()
+            };
+            new.set_execution(at, &execution).unwrap();
+            new
+        };
+        let file = ran(&without_ids(&["theirs", "x", "y"], 4), 2, 9);
+        let writer = ran(&base, 1, 1);
+        let id = base.cells()[1].id();
+        for (runs, count) in [(true, 1), (false, 9)] {
+            let merged = merge(&base, &file, &writer, &|cell| runs && cell == id);
+            let cell = merged.document.cell_by_id(id).unwrap();
+            assert_eq!(cell.execution_count(), Some(count));
+        }
+    }
+
+    #[test]
+    fn an_image_that_came_into_a_text_stays_although_the_writer_makes_it_code() {
+        let mut base = cells("a:1");
+        base.set_type(0, CellType::Markdown).unwrap();
+        let mut writer = base.clone();
+        writer.set_type(0, CellType::Code).unwrap();
+        let text = String::from_utf8(base.to_bytes()).unwrap();
+        let image = r#""attachments": {"a.png": {"image/png": "AA=="}}, "id""#;
+        let file = Document::parse(text.replace(r#""id""#, image)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        assert_eq!(merged.conflicts.len(), 1);
+        assert_eq!(merged.conflicts[0].field, "cell_type");
+    }
+
+    #[test]
+    fn a_text_that_both_sides_wrote_is_no_conflict_where_the_file_has_more() {
+        let [base, writer] = ["", "n:1"].map(cells);
+        let mut file = writer.clone();
+        file.set_metadata(0, &["x"], &Json::from(1)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts, []);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+    }
+
+    #[test]
     fn a_persons_run_in_between_stays() {
         let base = cells("a:1 b:2");
         let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
@@ -675,6 +722,16 @@ mod tests {
         let named = cells.filter(|cell| Some(cell.id()) == merged.conflicts[0].cell.as_deref());
         let sources: Vec<_> = named.map(Cell::source).collect();
         assert_eq!(sources, ["h"]);
+        // Another program has given the cells ids of its own.
+        let file = plain(&["x", "h", "y"]);
+        let mut text = String::from_utf8(file.to_bytes()).unwrap();
+        for id in ["one", "two", "three"] {
+            let own = format!(r#"{{"id":"{id}","cell_type":"code""#);
+            text = text.replacen(r#"{"cell_type":"code""#, &own, 1);
+        }
+        let file = Document::parse(text).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts[0].cell.as_deref(), Some("two"));
     }
 
     /// A notebook of code cells without ids.
