@@ -579,6 +579,35 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_a_cell_that_no_format_has_are_merged_each_as_a_whole() {
+        let with = |fields: &str, source: &str| {
+            let text = String::from_utf8(cells(&format!("a:{source}")).to_bytes()).unwrap();
+            Document::parse(text.replace(r#""id""#, &format!(r#"{fields} "id""#))).unwrap()
+        };
+        let base = with(r#""p": 1, "q": 1, "r": 1, "s": 1, "t": 1,"#, "1");
+        // The file has changed s and t, added v, and written another source.
+        let file = with(r#""p": 1, "q": 1, "r": 1, "s": 2, "t": 2, "v": 2,"#, "h");
+        // The writer has changed p, removed q, and added u; of s and v it has the file's values, of t another.
+        let writer = with(r#""p": 3, "r": 1, "s": 2, "t": 3, "u": 3, "v": 2,"#, "1");
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let value: serde_json::Value = serde_json::from_slice(&merged.document.to_bytes()).unwrap();
+        let cell = &value["cells"][0];
+        let fields =
+            ["p", "q", "r", "s", "t", "u", "v", "source"].map(|name| cell[name].to_string());
+        assert_eq!(fields, ["3", "null", "1", "2", "2", "3", "2", "\"h\""]);
+        let text = |word: &str| Some(word.to_owned());
+        let want = Conflict {
+            cell: text("a"),
+            field: "t".into(),
+            base: text("1"),
+            yours: text("3"),
+            theirs: text("2"),
+            revision: Some(file.cells()[0].revision()),
+        };
+        assert_eq!(merged.conflicts, [want]);
+    }
+
+    #[test]
     fn a_persons_run_in_between_stays() {
         let base = cells("a:1 b:2");
         let output = r#"{"output_type": "stream", "name": "stdout", "text": "human"}"#;
