@@ -34,6 +34,26 @@ fn exit_in_a_console_does_not_end_the_kernel() {
     }
 }
 
+/// The console ends when the reply says so, as IPython's does.
+#[test]
+fn exit_ends_the_console() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    let content = json!({ "code": "exit", "store_history": true, "allow_stdin": true });
+    fixture.send("c", Channel::Shell, "execute_request", "1", &content);
+    let mut replies = std::iter::from_fn(|| fixture.bridge.poll_action()).filter_map(|action| {
+        let Action::ToClient { message, .. } = action else {
+            return None;
+        };
+        serde_json::from_slice::<Value>(message.content()).ok()
+    });
+    let reply = replies.next().expect("it is answered");
+    let payload = json!([{ "source": "ask_exit", "keepkernel": false }]);
+    assert_eq!(
+        (&reply["status"], &reply["payload"]),
+        (&json!("ok"), &payload)
+    );
+}
+
 #[test]
 fn a_client_connects_while_the_kernel_is_busy() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
@@ -267,6 +287,16 @@ fn a_cell_names_its_notebook() {
 }
 
 #[test]
+fn start_up_code_that_is_not_recognised_names_its_notebook() {
+    let mut fixture = unresolved();
+    let code = "__vsc_ipynb_file__ = \"/p/b.ipynb\"\nof_a_later_version()";
+    let content = json!({ "code": code, "store_history": false });
+    fixture.send("c", Channel::Shell, "execute_request", "1", &content);
+    assert_eq!(fixture.actions(), ["resolve Some(\"/p/b.ipynb\")"]);
+    assert_eq!(fixture.bridge.outstanding(), 1, "the kernel runs it");
+}
+
+#[test]
 fn code_that_names_no_notebook_gets_the_default_notebook_after_2_seconds() {
     let mut fixture = unresolved();
     let content = json!({ "code": "warm_up()", "store_history": false });
@@ -404,6 +434,22 @@ fn the_proxy_answers_the_widget_probe_if_a_kernel_that_seems_idle_does_not() {
     fixture.advance(MS);
     let default = super::super::startup::widget_probe_stdout("8.");
     assert_eq!(printed(&mut fixture).0, Some(default));
+}
+
+/// The journal has it from the moment when it is sent, and an execution in the journal must end.
+#[test]
+fn a_widget_probe_that_the_proxy_has_answered_ends_in_the_journal_with_its_kernel() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    let probe = add_known_probe(&mut fixture);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
+    let is_sent = |action: &String| action.starts_with("journal Sent");
+    assert_eq!(fixture.actions().iter().filter(|it| is_sent(it)).count(), 1);
+    let died = Kernel::Died(ending());
+    fixture.bridge.set_kernel(fixture.now, died, &ending(), []);
+    let ended = fixture.actions().into_iter();
+    let ended: Vec<_> = ended.filter(|it| !it.starts_with("close")).collect();
+    assert_eq!(ended, ["journal Ended(\"error\") None"]);
 }
 
 #[test]
