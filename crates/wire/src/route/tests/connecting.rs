@@ -116,6 +116,21 @@ fn a_client_that_connects_sees_that_something_runs_whose_beginning_the_proxy_mis
 }
 
 #[test]
+fn busy_is_repeated_3_seconds_after_the_idle_however_long_the_cell_has_run() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.actions();
+    fixture.advance(Duration::from_secs(10));
+    let idle = json!({ "execution_state": "idle" });
+    fixture.publish(("c", "d", "debug_request"), "status", &idle);
+    assert_eq!(fixture.actions(), ["iopub idle"]);
+    fixture.advance(2999 * MS);
+    assert_eq!(fixture.actions(), [""; 0]);
+    fixture.advance(MS);
+    assert_eq!(fixture.actions(), ["iopub busy"]);
+}
+
+#[test]
 fn busy_is_not_repeated_for_a_cell_that_begins_after_a_synthetic_idle() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     send_info_request(&mut fixture, "1");
@@ -434,6 +449,29 @@ fn the_proxy_answers_the_widget_probe_if_a_kernel_that_seems_idle_does_not() {
     fixture.advance(MS);
     let default = super::super::startup::widget_probe_stdout("8.");
     assert_eq!(printed(&mut fixture).0, Some(default));
+}
+
+/// Its window is closed while an agent's cell runs; the kernel comes to it later.
+#[test]
+fn a_widget_probe_whose_client_is_forgotten_shows_nothing_and_is_no_cell_from_outside() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    let probe = add_known_probe(&mut fixture);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(31));
+    fixture.publish_status("agent", "a1", "idle");
+    fixture.actions();
+    fixture.publish_status("c", "1", "busy");
+    let parent = ("c", "1", "execute_request");
+    let input = json!({ "code": probe["code"], "execution_count": 1 });
+    fixture.publish(parent, "execute_input", &input);
+    let stream = json!({ "name": "stdout", "text": "x" });
+    fixture.publish(parent, "stream", &stream);
+    fixture.publish_status("c", "1", "idle");
+    let shown = fixture.actions().into_iter();
+    let shown: Vec<_> = shown.filter(|it| !it.starts_with("kernel own")).collect();
+    assert_eq!(shown, [""; 0]);
 }
 
 /// The journal has it from the moment when it is sent, and an execution in the journal must end.
