@@ -439,6 +439,8 @@ mod tests {
             // Both sides have split it, and one has joined the second part with the next cell.
             ("a:1|2", "a:1 m:2", "a:1 n:2", "a:1 m:2", &[]),
             ("a:1|2 b:3", "a:1|2|3", "a:1 n:2 b:3", "a:1 n:2|3", &[]),
+            // The second part is elsewhere, and only another cell was edited.
+            ("a:1|2 b:3", "a:1|2 b:h", "a:1 b:3 n:2", "a:1 b:h n:2", &[]),
         ]);
     }
 
@@ -475,6 +477,8 @@ mod tests {
             ),
             // Both sides have joined them.
             ("a:1 b:2", "a:1|2", "a:1|2", "a:1|2", &[]),
+            // Cells that are not neighbours, and only the one between them was edited.
+            ("a:1 c:5 b:2", "a:1 c:h b:2", "a:1|2 c:5", "a:1|2 c:h", &[]),
         ]);
     }
 
@@ -502,6 +506,31 @@ mod tests {
                 ("outputs", Some("stdout: w")),
             ]
         );
+    }
+
+    #[test]
+    fn the_outputs_of_a_part_of_a_split_that_does_not_come_are_reported() {
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
+        let execution = CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        for (base, file, writer) in [
+            // The split is refused.
+            ("a:1|2|3|4", "a:1|h|4", "a:1|2w n:3|4"),
+            // The file has removed all lines of the part.
+            ("a:1|2|3", "a:1|2", "a:1|2 n:3"),
+        ] {
+            let [base, file, mut writer] = [base, file, writer].map(cells);
+            writer.set_execution(1, &execution).unwrap();
+            let merged = merge(&base, &file, &writer, &|_| true);
+            assert_eq!(in_words(&merged.document), in_words(&file));
+            let mut outputs = merged.conflicts.iter().filter(|it| it.field == "outputs");
+            let lost = outputs.next().expect("a conflict");
+            let lost = (lost.cell.as_deref(), lost.yours.as_deref());
+            assert_eq!(lost, (Some("n"), Some("stdout: w")));
+        }
     }
 
     #[test]
