@@ -470,9 +470,9 @@ impl Requests {
         }
     }
 
-    /// Returns whether the kernel has any request that the bridge has answered itself.
+    /// Returns whether the kernel has any request that the bridge has answered itself, of known or forgotten clients.
     pub(super) fn any_answered_by_bridge(&self) -> bool {
-        self.answered_by_bridge > 0
+        self.answered_by_bridge > 0 || !self.late.keys.is_empty()
     }
 
     /// Returns whether the bridge has answered this request, so that the kernel's messages for it are

@@ -52,7 +52,6 @@ pub(super) fn merge_cell(
         && let Some(id) = writer.raw("id")
     {
         new.set("id", id, &layout);
-        new.id.clone_from(&writer.id);
     }
     let same = file.text == writer.text || base.is_some_and(|base| base.text == writer.text);
     if same && source.is_none() {
@@ -81,8 +80,7 @@ pub(super) fn merge_cell(
         }
         _ => merge.execution(runs(file.id()) || runs(writer.id())),
     }
-    // The new cell may just have got the writer's id.
-    let id = name_in_merged(base, &merge.new).to_owned();
+    let id = name_in_merged(base, file).to_owned();
     conflicts.extend(merge.lost.into_iter().map(|conflict| Conflict {
         cell: Some(id.clone()),
         ..conflict

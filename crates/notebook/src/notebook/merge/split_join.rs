@@ -394,7 +394,7 @@ pub(super) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::notebook::tests::fixtures::{cells, in_words};
-    use crate::notebook::{Document, merge};
+    use crate::notebook::{CellExecution, Document, Json, merge};
 
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<String>) {
         let [base, file, writer] = [base, file, writer].map(cells);
@@ -439,6 +439,8 @@ mod tests {
             // Both sides have split it, and one has joined the second part with the next cell.
             ("a:1|2", "a:1 m:2", "a:1 n:2", "a:1 m:2", &[]),
             ("a:1|2 b:3", "a:1|2|3", "a:1 n:2 b:3", "a:1 n:2|3", &[]),
+            // The second part is elsewhere, and only another cell was edited.
+            ("a:1|2 b:3", "a:1|2 b:h", "a:1 b:3 n:2", "a:1 b:h n:2", &[]),
         ]);
     }
 
@@ -475,7 +477,60 @@ mod tests {
             ),
             // Both sides have joined them.
             ("a:1 b:2", "a:1|2", "a:1|2", "a:1|2", &[]),
+            // Cells that are not neighbours, and only the one between them was edited.
+            ("a:1 c:5 b:2", "a:1 c:h b:2", "a:1|2 c:5", "a:1|2 c:h", &[]),
         ]);
+    }
+
+    #[test]
+    fn the_outputs_of_a_refused_join_are_reported_and_not_shown_under_the_other_text() {
+        let [base, file, mut writer] = ["a:1 b:2|x", "a:1 b:2h|x", "a:1|2w|x"].map(cells);
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
+        let execution = CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        writer.set_execution(0, &execution).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| true);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        let reported = merged.conflicts.iter();
+        let reported: Vec<_> = reported
+            .map(|it| (it.field.as_str(), it.yours.as_deref()))
+            .collect();
+        assert_eq!(
+            reported,
+            [
+                ("deleted", None),
+                ("source", Some("1\n2w\nx")),
+                ("outputs", Some("stdout: w")),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_outputs_of_a_part_of_a_split_that_does_not_come_are_reported() {
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
+        let execution = CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        for (base, file, writer) in [
+            // The split is refused.
+            ("a:1|2|3|4", "a:1|h|4", "a:1|2w n:3|4"),
+            // The file has removed all lines of the part.
+            ("a:1|2|3", "a:1|2", "a:1|2 n:3"),
+        ] {
+            let [base, file, mut writer] = [base, file, writer].map(cells);
+            writer.set_execution(1, &execution).unwrap();
+            let merged = merge(&base, &file, &writer, &|_| true);
+            assert_eq!(in_words(&merged.document), in_words(&file));
+            let mut outputs = merged.conflicts.iter().filter(|it| it.field == "outputs");
+            let lost = outputs.next().expect("a conflict");
+            let lost = (lost.cell.as_deref(), lost.yours.as_deref());
+            assert_eq!(lost, (Some("n"), Some("stdout: w")));
+        }
     }
 
     #[test]

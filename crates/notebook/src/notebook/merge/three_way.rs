@@ -401,6 +401,10 @@ mod tests {
             merged("", "n:h", "n:w"),
             ("n:h".into(), conflict("n", "source"))
         );
+        let [base, file, writer] = ["a:1 b:2", "a:h b:2", "b:2"].map(cells);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let texts = (&merged.conflicts[0].base, &merged.conflicts[0].theirs);
+        assert_eq!(texts, (&Some("1".into()), &Some("h".into())));
         let [base, file, writer] = ["a:1", "a:h", "a:w"].map(cells);
         let merged = merge(&base, &file, &writer, &|_| false);
         let text = |word: &str| Some(word.to_owned());
@@ -453,13 +457,17 @@ mod tests {
         assert_eq!(merged.document.metadata(&["agent"]), Some(Json::from(2)));
         file.set_type(0, CellType::Raw).unwrap();
         file.set_metadata(0, &["name"], &Json::string("m")).unwrap();
+        file.set_notebook_metadata(&["agent"], &Json::from(3))
+            .unwrap();
         let merged = merge(&base, &file, &writer, &|_| false);
         let fields: Vec<_> = merged
             .conflicts
             .iter()
             .map(|conflict| &*conflict.field)
             .collect();
-        assert_eq!(fields, ["cell_type", "metadata.name"]);
+        assert_eq!(fields, ["cell_type", "metadata.name", "metadata.agent"]);
+        assert_eq!(merged.conflicts[2].cell, None);
+        assert_eq!(merged.document.metadata(&["agent"]), Some(Json::from(3)));
         assert_eq!(merged.document.cells()[0].cell_type(), CellType::Raw);
     }
 
@@ -521,6 +529,82 @@ mod tests {
             let output = cell.read_outputs().next().unwrap();
             assert!(output.text.ends_with(&count.to_string()));
         }
+    }
+
+    #[test]
+    fn the_writers_run_of_a_cell_is_known_by_its_name_in_a_file_that_has_no_ids() {
+        let base = without_ids(&["x", "y"], 4);
+        let ran = |document: &Document, at, count| {
+            let mut new = document.clone();
+            let execution = CellExecution {
+                execution_count: Some(count),
+                ..CellExecution::default()
+            };
+            new.set_execution(at, &execution).unwrap();
+            new
+        };
+        let file = ran(&without_ids(&["theirs", "x", "y"], 4), 2, 9);
+        let writer = ran(&base, 1, 1);
+        let id = base.cells()[1].id();
+        for (runs, count) in [(true, 1), (false, 9)] {
+            let merged = merge(&base, &file, &writer, &|cell| runs && cell == id);
+            let cell = merged.document.cell_by_id(id).unwrap();
+            assert_eq!(cell.execution_count(), Some(count));
+        }
+    }
+
+    #[test]
+    fn an_image_that_came_into_a_text_stays_although_the_writer_makes_it_code() {
+        let mut base = cells("a:1");
+        base.set_type(0, CellType::Markdown).unwrap();
+        let mut writer = base.clone();
+        writer.set_type(0, CellType::Code).unwrap();
+        let text = String::from_utf8(base.to_bytes()).unwrap();
+        let image = r#""attachments": {"a.png": {"image/png": "AA=="}}, "id""#;
+        let file = Document::parse(text.replace(r#""id""#, image)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        assert_eq!(merged.conflicts.len(), 1);
+        assert_eq!(merged.conflicts[0].field, "cell_type");
+    }
+
+    #[test]
+    fn a_text_that_both_sides_wrote_is_no_conflict_where_the_file_has_more() {
+        let [base, writer] = ["", "n:1"].map(cells);
+        let mut file = writer.clone();
+        file.set_metadata(0, &["x"], &Json::from(1)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts, []);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+    }
+
+    #[test]
+    fn fields_of_a_cell_that_no_format_has_are_merged_each_as_a_whole() {
+        let with = |fields: &str, source: &str| {
+            let text = String::from_utf8(cells(&format!("a:{source}")).to_bytes()).unwrap();
+            Document::parse(text.replace(r#""id""#, &format!(r#"{fields} "id""#))).unwrap()
+        };
+        let base = with(r#""p": 1, "q": 1, "r": 1, "s": 1, "t": 1,"#, "1");
+        // The file has changed s and t, added v, and written another source.
+        let file = with(r#""p": 1, "q": 1, "r": 1, "s": 2, "t": 2, "v": 2,"#, "h");
+        // The writer has changed p, removed q, and added u; of s and v it has the file's values, of t another.
+        let writer = with(r#""p": 3, "r": 1, "s": 2, "t": 3, "u": 3, "v": 2,"#, "1");
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let value: serde_json::Value = serde_json::from_slice(&merged.document.to_bytes()).unwrap();
+        let cell = &value["cells"][0];
+        let fields =
+            ["p", "q", "r", "s", "t", "u", "v", "source"].map(|name| cell[name].to_string());
+        assert_eq!(fields, ["3", "null", "1", "2", "2", "3", "2", "\"h\""]);
+        let text = |word: &str| Some(word.to_owned());
+        let want = Conflict {
+            cell: text("a"),
+            field: "t".into(),
+            base: text("1"),
+            yours: text("3"),
+            theirs: text("2"),
+            revision: Some(file.cells()[0].revision()),
+        };
+        assert_eq!(merged.conflicts, [want]);
     }
 
     #[test]
@@ -667,5 +751,118 @@ mod tests {
         let named = cells.filter(|cell| Some(cell.id()) == merged.conflicts[0].cell.as_deref());
         let sources: Vec<_> = named.map(Cell::source).collect();
         assert_eq!(sources, ["h"]);
+        // Another program has given the cells ids of its own.
+        let file = plain(&["x", "h", "y"]);
+        let mut text = String::from_utf8(file.to_bytes()).unwrap();
+        for id in ["one", "two", "three"] {
+            let own = format!(r#"{{"id":"{id}","cell_type":"code""#);
+            text = text.replacen(r#"{"cell_type":"code""#, &own, 1);
+        }
+        let file = Document::parse(text).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.conflicts[0].cell.as_deref(), Some("two"));
+    }
+
+    /// A notebook of code cells without ids.
+    fn without_ids(sources: &[&str], minor: u8) -> Document {
+        let cell = |source: &&str| {
+            format!(
+                r#"{{"cell_type":"code","source":"{source}","outputs":[],"metadata":{{}},"execution_count":null}}"#
+            )
+        };
+        let cells: Vec<_> = sources.iter().map(cell).collect();
+        let cells = cells.join(",");
+        let rest = format!(r#""metadata":{{}},"nbformat":4,"nbformat_minor":{minor}"#);
+        Document::parse(format!(r#"{{"cells":[{cells}],{rest}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_writer_that_changed_nothing_has_no_conflict_with_a_file_of_a_later_format() {
+        let base = cells("a:1");
+        let text = String::from_utf8(base.to_bytes()).unwrap();
+        let file = Document::parse(text.replace("\"nbformat\": 4", "\"nbformat\": 5")).unwrap();
+        assert!(file.is_read_only());
+        let merged = merge(&base, &file, &base, &|_| false);
+        assert_eq!(merged.conflicts, []);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        let merged = merge(&base, &file, &cells("a:2"), &|_| false);
+        assert_eq!(merged.conflicts[0].field, "nbformat");
+    }
+
+    #[test]
+    fn the_space_between_the_files_cells_stays() {
+        let base = cells("a:1 b:2 c:3");
+        let text = String::from_utf8(base.to_bytes()).unwrap();
+        let (rest, last) = text.rsplit_once("},\n  {").unwrap();
+        let spaced = format!("{rest}}}  ,\n\n{{{}", last.replace("}\n ]", "}\n\n\t]"));
+        assert_ne!(spaced, text);
+        let file = Document::parse(spaced.clone()).unwrap();
+        let merged = merge(&base, &file, &cells("a:1 b:x c:3"), &|_| false);
+        let edited = spaced.replace("\"2\"", "\"x\"");
+        assert_eq!(String::from_utf8(merged.document.to_bytes()), Ok(edited));
+        // A list that becomes empty has no space, and one that was empty gets that of the style.
+        let merged_in = |base: &Document, writer: &Document| {
+            let mut file = base.clone();
+            file.set_notebook_metadata(&["x"], &Json::from(1)).unwrap();
+            let merged = merge(base, &file, writer, &|_| false).document;
+            String::from_utf8(merged.to_bytes()).unwrap()
+        };
+        let mut emptied = cells("a:1");
+        let cell = emptied.take_cell(0);
+        assert!(merged_in(&cells("a:1"), &emptied).contains("\"cells\": [],"));
+        let text = String::from_utf8(cells("").to_bytes()).unwrap();
+        let empty = Document::parse(text.replace("[\n ]", "[]")).unwrap();
+        let mut filled = empty.clone();
+        filled.put_cell(0, cell);
+        assert!(merged_in(&empty, &filled).contains("}\n ],"));
+    }
+
+    #[test]
+    fn a_writer_that_gives_cells_ids_raises_the_format_of_a_file_that_changed_meanwhile() {
+        for minor in [4, 5] {
+            let base = without_ids(&["x", "y"], minor);
+            let writer = base.formatted().unwrap();
+            let file = without_ids(&["theirs", "x", "y2"], minor);
+            let merged = merge(&base, &file, &writer, &|_| false);
+            assert_eq!(merged.conflicts, []);
+            let merged = merged.document;
+            assert_eq!(merged.nbformat(), (4, 5));
+            let ids = |document: &Document| -> Vec<_> {
+                let cells = document.cells().iter();
+                cells
+                    .map(|cell| (cell.id().to_owned(), cell.has_own_id()))
+                    .collect()
+            };
+            assert_eq!(ids(&merged)[1..], ids(&writer));
+            let again = Document::parse(merged.to_bytes()).unwrap();
+            assert_eq!(again.nbformat(), (4, 5));
+            assert_eq!(ids(&again)[1..], ids(&writer));
+            // A file of the format that has ids may lack them, an older one must not have any.
+            assert_eq!(again.cells()[0].has_own_id(), minor == 4);
+        }
+    }
+
+    #[test]
+    fn a_new_cell_of_the_file_does_not_get_the_name_of_a_removed_cell_that_a_conflict_mentions() {
+        let base = without_ids(&["x", "a"], 4);
+        let mut writer = base.clone();
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "1"}"#;
+        let execution = CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        };
+        writer.set_execution(1, &execution).unwrap();
+        let file = without_ids(&["n", "new", "x"], 4);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        let removed = base.cells()[1].id();
+        let fields: Vec<_> = merged
+            .conflicts
+            .iter()
+            .map(|conflict| (conflict.cell.as_deref(), &*conflict.field))
+            .collect();
+        assert_eq!(fields, [(Some(removed), "outputs")]);
+        assert_eq!(merged.conflicts[0].revision, None);
+        assert!(merged.document.cell_by_id(removed).is_none());
     }
 }

@@ -258,6 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn the_space_before_a_removed_cell_comes_back_unless_others_have_changed_the_space_since() {
+        let (a, b, c) = (cell("a"), cell("b"), cell("c"));
+        let before = spaced(&format!("{a} ,\n{b}  ,\n\n{c}"));
+        let mut after = before.clone();
+        after.remove(1).unwrap();
+        let exact = ExactBytes::of(&before, &after).expect("a cell was removed");
+        let undone = |now: &Document| {
+            let mut undone = now.clone();
+            undone.put_cell(1, before.cells[1].clone());
+            let whole = undone.to_bytes();
+            exact.put(now, &mut undone);
+            (whole, undone.to_bytes())
+        };
+        assert_eq!(undone(&after).1, before.to_bytes());
+        let now = spaced(&format!("{a}\n\n\n,{c}"));
+        let (whole, bytes) = undone(&now);
+        assert_eq!(bytes, whole);
+    }
+
+    #[test]
     fn the_bytes_of_a_removed_cell_stay_out_of_a_file_of_another_style() {
         let before = cells("a:1 b:2");
         let after = cells("a:1");

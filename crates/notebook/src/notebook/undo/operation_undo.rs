@@ -447,8 +447,42 @@ mod tests {
             assert_ne!(source("same").as_deref(), Some("z"));
             let taken = undo_of(&before, &after).undo(&now, false).unwrap();
             assert_eq!(taken.conflicts, []);
+            assert_whole(&taken.document);
             assert_eq!(String::from_utf8(taken.document.to_bytes()).unwrap(), file);
         }
+    }
+
+    #[test]
+    fn a_removed_cell_with_the_id_of_another_does_not_take_the_id_when_it_comes_back_before_that_one()
+     {
+        let cell = |id: &str, source: &str| {
+            format!(
+                r#"{{"cell_type": "raw", "id": "{id}", "metadata": {{}}, "source": "{source}"}}"#
+            )
+        };
+        let file = format!(
+            r#"{{"cells": [{}, {}, {}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}"#,
+            cell("same", "x"),
+            cell("other", "y"),
+            cell("same", "z")
+        );
+        let before = open(file.as_bytes());
+        let mut after = before.clone();
+        after.remove(2).unwrap();
+        let mut now = open(&after.to_bytes());
+        now.move_cell(0, 1).unwrap();
+        let taken = undo_of(&before, &after).undo(&now, false).unwrap();
+        let again = open(&taken.document.to_bytes());
+        let sources: Vec<_> = again.cells().iter().map(Cell::source).collect();
+        assert_eq!(
+            sources.iter().position(|source| source == "z"),
+            Some(1),
+            "{sources:?}"
+        );
+        let same = again
+            .cell_by_id("same")
+            .map(|cell| cell.source().into_owned());
+        assert_eq!(same.as_deref(), Some("x"));
     }
 
     #[test]
@@ -468,6 +502,11 @@ mod tests {
             assert_eq!(conflicts, [conflict], "{before} / {after} / {now}");
             assert_eq!(back(before, after, now, true), (forced.into(), vec![]));
         }
+        // The texts of a cell that was removed since are in the conflict only.
+        let undo_of = undo_of(&cells("a:1 b:2"), &cells("a:1 b:x"));
+        let taken = undo_of.undo(&cells("a:1"), false).unwrap();
+        let texts = [&taken.conflicts[0].base, &taken.conflicts[0].yours];
+        assert_eq!(texts.map(Option::as_deref), [Some("x"), Some("2")]);
     }
 
     #[test]
@@ -646,6 +685,8 @@ mod tests {
         let taken = undo_of(&dated, &after).undo(&now, false).unwrap();
         assert_eq!(taken.document.cells()[1].execution_count(), Some(7));
         assert_eq!(taken.conflicts.len(), 1, "{:?}", taken.conflicts);
+        let texts = [&taken.conflicts[0].yours, &taken.conflicts[0].theirs];
+        assert_eq!(texts.map(Option::as_deref), [Some("stdout: x"); 2]);
         // The same for a cell that was removed.
         let mut after = before.clone();
         after.remove(0).unwrap();

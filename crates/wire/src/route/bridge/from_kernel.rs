@@ -299,7 +299,7 @@ impl Bridge {
             return;
         };
         self.stored.set_execution_count(input.execution_count);
-        if self.requests.contains(&key) {
+        if self.requests.contains(&key) || self.requests.is_late(&key) {
             return;
         }
         self.queue.begin_outside(key);

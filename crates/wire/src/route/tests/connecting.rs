@@ -34,6 +34,26 @@ fn exit_in_a_console_does_not_end_the_kernel() {
     }
 }
 
+/// The console ends when the reply says so, as IPython's does.
+#[test]
+fn exit_ends_the_console() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    let content = json!({ "code": "exit", "store_history": true, "allow_stdin": true });
+    fixture.send("c", Channel::Shell, "execute_request", "1", &content);
+    let mut replies = std::iter::from_fn(|| fixture.bridge.poll_action()).filter_map(|action| {
+        let Action::ToClient { message, .. } = action else {
+            return None;
+        };
+        serde_json::from_slice::<Value>(message.content()).ok()
+    });
+    let reply = replies.next().expect("it is answered");
+    let payload = json!([{ "source": "ask_exit", "keepkernel": false }]);
+    assert_eq!(
+        (&reply["status"], &reply["payload"]),
+        (&json!("ok"), &payload)
+    );
+}
+
 #[test]
 fn a_client_connects_while_the_kernel_is_busy() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
@@ -92,6 +112,21 @@ fn a_client_that_connects_sees_that_something_runs_whose_beginning_the_proxy_mis
     let answered = fixture.actions();
     assert!(answered.ends_with(&INFO.map(str::to_owned)), "{answered:?}");
     fixture.advance(Duration::from_secs(3));
+    assert_eq!(fixture.actions(), ["iopub busy"]);
+}
+
+#[test]
+fn busy_is_repeated_3_seconds_after_the_idle_however_long_the_cell_has_run() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.actions();
+    fixture.advance(Duration::from_secs(10));
+    let idle = json!({ "execution_state": "idle" });
+    fixture.publish(("c", "d", "debug_request"), "status", &idle);
+    assert_eq!(fixture.actions(), ["iopub idle"]);
+    fixture.advance(2999 * MS);
+    assert_eq!(fixture.actions(), [""; 0]);
+    fixture.advance(MS);
     assert_eq!(fixture.actions(), ["iopub busy"]);
 }
 
@@ -267,6 +302,16 @@ fn a_cell_names_its_notebook() {
 }
 
 #[test]
+fn start_up_code_that_is_not_recognised_names_its_notebook() {
+    let mut fixture = unresolved();
+    let code = "__vsc_ipynb_file__ = \"/p/b.ipynb\"\nof_a_later_version()";
+    let content = json!({ "code": code, "store_history": false });
+    fixture.send("c", Channel::Shell, "execute_request", "1", &content);
+    assert_eq!(fixture.actions(), ["resolve Some(\"/p/b.ipynb\")"]);
+    assert_eq!(fixture.bridge.outstanding(), 1, "the kernel runs it");
+}
+
+#[test]
 fn code_that_names_no_notebook_gets_the_default_notebook_after_2_seconds() {
     let mut fixture = unresolved();
     let content = json!({ "code": "warm_up()", "store_history": false });
@@ -404,6 +449,45 @@ fn the_proxy_answers_the_widget_probe_if_a_kernel_that_seems_idle_does_not() {
     fixture.advance(MS);
     let default = super::super::startup::widget_probe_stdout("8.");
     assert_eq!(printed(&mut fixture).0, Some(default));
+}
+
+/// Its window is closed while an agent's cell runs; the kernel comes to it later.
+#[test]
+fn a_widget_probe_whose_client_is_forgotten_shows_nothing_and_is_no_cell_from_outside() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    let probe = add_known_probe(&mut fixture);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(31));
+    fixture.publish_status("agent", "a1", "idle");
+    fixture.actions();
+    fixture.publish_status("c", "1", "busy");
+    let parent = ("c", "1", "execute_request");
+    let input = json!({ "code": probe["code"], "execution_count": 1 });
+    fixture.publish(parent, "execute_input", &input);
+    let stream = json!({ "name": "stdout", "text": "x" });
+    fixture.publish(parent, "stream", &stream);
+    fixture.publish_status("c", "1", "idle");
+    let shown = fixture.actions().into_iter();
+    let shown: Vec<_> = shown.filter(|it| !it.starts_with("kernel own")).collect();
+    assert_eq!(shown, [""; 0]);
+}
+
+/// The journal has it from the moment when it is sent, and an execution in the journal must end.
+#[test]
+fn a_widget_probe_that_the_proxy_has_answered_ends_in_the_journal_with_its_kernel() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    let probe = add_known_probe(&mut fixture);
+    fixture.publish_status("agent", "a1", "busy");
+    fixture.send("c", Channel::Shell, "execute_request", "1", &probe);
+    let is_sent = |action: &String| action.starts_with("journal Sent");
+    assert_eq!(fixture.actions().iter().filter(|it| is_sent(it)).count(), 1);
+    let died = Kernel::Died(ending());
+    fixture.bridge.set_kernel(fixture.now, died, &ending(), []);
+    let ended = fixture.actions().into_iter();
+    let ended: Vec<_> = ended.filter(|it| !it.starts_with("close")).collect();
+    assert_eq!(ended, ["journal Ended(\"error\") None"]);
 }
 
 #[test]

@@ -242,6 +242,23 @@ fn a_prompt_ends_with_its_cell() {
     assert_eq!(to_kernel(&mut fixture), [""; 0]);
 }
 
+#[test]
+fn a_prompt_ends_with_its_kernel() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.send_cell("c", "1");
+    // Code of a subshell may prompt too, and is no request of this client.
+    prompt(&mut fixture, "c", "other");
+    fixture.start_kernel(2);
+    let links = [Channel::Shell, Channel::Stdin, Channel::Control];
+    for channel in links {
+        fixture.bridge.link_up(fixture.now, &id("c"), channel);
+    }
+    fixture.actions();
+    fixture.disconnect("c");
+    fixture.advance(Duration::from_secs(31));
+    assert_eq!(to_kernel(&mut fixture), [""; 0]);
+}
+
 /// A prompt without an answer would block the kernel for everybody; an answer to one that a recorder has taken over
 /// would end it before a person can.
 #[test]

@@ -148,6 +148,25 @@ fn the_idle_of_the_proxys_own_request_proves_that_an_idle_was_lost() {
 }
 
 #[test]
+fn the_idle_of_a_request_on_control_is_not_the_place_for_a_notice_about_a_cell() {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    flood(&mut fixture, "1");
+    let text = json!({ "name": "stdout", "text": "x" });
+    publish(&mut fixture, 112, ("c", "1"), "stream", &text);
+    let parent = message("debug_request", "d", "c", "{}".into(), &json!({}));
+    let content = json!({ "execution_state": "idle" });
+    let parent = parent.header_bytes().clone();
+    let idle = message("status", "k_7_113", "k", parent, &content);
+    fixture.bridge.iopub_message(fixture.now, idle);
+    assert_eq!(published(&mut fixture), ["1 x", "d idle"]);
+    // 114 is the reply.
+    publish_status(&mut fixture, 115, ("c", "1"), "idle");
+    let published = published(&mut fixture);
+    let is_notice = published[0].starts_with("1 [nb] 100 messages");
+    assert!(is_notice && published[1..] == ["1 idle"], "{published:?}");
+}
+
+#[test]
 fn an_idle_is_overdue_a_second_after_its_reply() {
     let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
     for request in ["1", "2"] {
@@ -161,6 +180,21 @@ fn an_idle_is_overdue_a_second_after_its_reply() {
     }
     // The reply of the second cell came 999 ms ago.
     fixture.actions();
+    fixture.advance(MS);
+    assert_eq!(fixture.actions(), ["kernel own shell kernel_info_request"]);
+}
+
+/// Nothing else has told the bridge the time for ten seconds.
+#[test]
+fn an_idle_is_overdue_a_second_after_its_reply_however_long_the_cell_ran() {
+    let mut fixture = Fixture::live(FrontEnd::Other, &["c"]);
+    fixture.send_cell("c", "1");
+    fixture.publish_status("c", "1", "busy");
+    fixture.advance(Duration::from_secs(10));
+    fixture.reply("c", "1", "execute_request");
+    fixture.actions();
+    fixture.advance(999 * MS);
+    assert_eq!(fixture.actions(), [""; 0]);
     fixture.advance(MS);
     assert_eq!(fixture.actions(), ["kernel own shell kernel_info_request"]);
 }
@@ -336,6 +370,10 @@ fn a_notice_in_the_cell_counts_the_messages_lost_with_the_connection() {
         "[nb] the connection to the kernel was lost: 2 messages of the kernel are missing here\n";
     let expected = ["own busy".to_owned(), format!("1 {text}"), "1 x".into()];
     assert_eq!(published(&mut fixture), expected);
+    // It is said once.
+    let text = json!({ "name": "stdout", "text": "y" });
+    publish(&mut fixture, 16, ("c", "1"), "stream", &text);
+    assert_eq!(published(&mut fixture), ["1 y"]);
 }
 
 #[test]

@@ -88,6 +88,37 @@ fn an_interrupt_stops_the_cells_that_were_sent_before_it() {
 }
 
 #[test]
+fn a_held_interrupt_that_withdraws_a_cell_is_journalled_although_another_cell_runs_by_then() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.publish_status("agent", "a", "busy");
+    fixture.send_cell("c", "1");
+    fixture.interrupt("c", "i");
+    fixture.publish_status("agent", "b", "busy");
+    fixture.actions();
+    fixture.advance(100 * MS);
+    let actions = fixture.actions();
+    assert!(actions.contains(&"stop 1".to_owned()), "{actions:?}");
+    assert!(actions.contains(&"iopub error".to_owned()), "{actions:?}");
+}
+
+/// What a client sends behind an interrupt takes memory.
+#[test]
+fn an_interrupt_is_carried_out_at_once_when_1000_messages_wait_behind_it() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.interrupt("c", "i");
+    for number in 0..1100 {
+        let id = format!("d{number}");
+        fixture.send("c", Channel::Control, "debug_request", &id, &json!({}));
+    }
+    let actions = fixture.actions();
+    assert_eq!(
+        actions[..2],
+        ["stop 0", "kernel c control interrupt_request"]
+    );
+    assert_eq!(actions.len(), 2 + 1100);
+}
+
+#[test]
 fn an_interrupt_withdraws_no_cell_that_was_sent_after_it() {
     let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
     fixture.publish_status("agent", "a", "busy");
