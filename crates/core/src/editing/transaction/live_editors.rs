@@ -23,8 +23,8 @@ use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
 
 /// How long a writer waits for an answer. `nb live` itself waits for its editor for a second, and for the end of a save
-/// for two.
-const TIMEOUT: Duration = Duration::from_secs(4);
+/// for five.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How many times `nb live` may say that the file is another one, before the change is written all the same.
 const MOST_CHANGES: u32 = 5;
