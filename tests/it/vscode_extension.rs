@@ -75,6 +75,11 @@ fn run_all_in_a_saved_tab_beside_an_agents_cell_runs_each_cell() {
     part(&World::opened(), "run_all_saved");
 }
 
+#[test]
+fn beside_a_persons_cells_that_wait_an_agents_outputs_and_edits_are_written_at_once() {
+    part(&World::opened(), "beside_run");
+}
+
 /// Runs a part of `tests/node/vscode_run_all.js`, where nb, the kernel and the clock are simulated.
 fn simulated(name: &str) {
     if let Some(mut command) = World::new().node("vscode_run_all.js") {

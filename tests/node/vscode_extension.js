@@ -49,8 +49,8 @@ function cells(...sources) {
 
 const SIX = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
 
-// The person's Run All in the first six cells; `sent` is the code that was sent.
-function firstCells(notebook) {
+// The person's Run All in the first cells; `sent` is the code that was sent.
+function firstCells(notebook, count = 6) {
   const kernel = editor.kernels.get(notebook.uri.fsPath);
   const sent = [];
   const send = code => {
@@ -59,7 +59,7 @@ function firstCells(notebook) {
     const outputs = async () => [{ output_type: 'stream', name: 'stdout', text: (await cell.done).stdout }];
     return { begins: within(60, code, arrives(() => cell.count)).then(() => cell.count), ends: outputs() };
   };
-  return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, 6), send) };
+  return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, count), send) };
 }
 
 const inFile = () => JSON.parse(fs.readFileSync('t.ipynb')).cells;
@@ -338,6 +338,43 @@ const parts = {
     await within(60, 'the file has it', becomes(() => String(saved()) === '8,9,10,11,12,13,7'));
     assert.match(JSON.stringify(inFile()[6].outputs), /over/);
     assert.equal(recorded.asked, 0);
+    await end(running);
+  },
+
+  // Beside a person's cells that wait and run, in a tab that was saved meanwhile: what an agent's run has printed, and what
+  // it edits, is in the file and in the tab at once.
+  async beside_run() {
+    const waitsFor = name => `import os, time\nwhile not os.path.exists('${name}'): time.sleep(0.01)\nprint('${name}')`;
+    const ids = cells(waitsFor('mine'), "print('two')", 'x = 1', `print('on', flush=True)\n${waitsFor('agents')}`);
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the kernel is chosen', () => recorded.chosen.length === 1);
+    await status('idle');
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[3], '--stream');
+    await long.prints('on');
+    const { runAll } = firstCells(notebook, 2);
+    const both = runAll();
+    await status('human (VS Code) waits with cell 0');
+    notebook.type(2, 'x = 2');
+    await within(60, 'the text is reported', reported('x = 2'));
+    await notebook.save();
+    fs.writeFileSync('agents', '');
+    await long.ended;
+    assert.match(JSON.stringify(inFile()[3].outputs), /agents/);
+    assert.match(notebook.printed(3), /agents/);
+    const [mine] = notebook.getCells();
+    await until('the cell runs', () => notebook.requests.get(mine) === 'runs');
+    await agent('--as', 'claude', 'insert', 't.ipynb', 'y = 1', '--at', '4').ended;
+    assert.equal(inFile()[4].source.join(''), 'y = 1');
+    assert.equal(notebook.getCells()[4].text, 'y = 1');
+    assert.deepEqual([...notebook.requests.values()], ['runs', 'waits']);
+    fs.writeFileSync('mine', '');
+    await both;
+    assert.deepEqual(recorded.dropped, []);
+    assert.equal(await notebook.save(), true);
+    assert.equal(recorded.asked, 0);
+    assert.deepEqual(inFile().map(cell => cell.execution_count), [2, 3, null, 1, null]);
+    assert.match(JSON.stringify(inFile()[3].outputs), /agents/);
     await end(running);
   },
 
