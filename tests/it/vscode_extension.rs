@@ -133,6 +133,17 @@ fn the_pure_parts_do_what_they_say() {
     part(&World::new(), "pure");
 }
 
+/// The extension is a thin door; `nb live` decides.
+#[test]
+fn the_code_has_at_most_1800_lines() {
+    let files = std::fs::read_dir(sources()).expect("list the sources");
+    let files = files.map(|file| file.expect("an entry").path());
+    let code = files.filter(|file| file.extension().is_some_and(|ending| ending == "js"));
+    let text = |file: PathBuf| std::fs::read_to_string(file).expect("read a source");
+    let lines: usize = code.map(|file| text(file).lines().count()).sum();
+    assert!((1000..=1800).contains(&lines), "{lines} lines");
+}
+
 #[test]
 fn the_code_keeps_to_the_types_of_the_api() {
     let Some(modules) = node::vscode_modules() else {

@@ -487,13 +487,6 @@ const parts = {
     assert.equal(find({ PATH: '/nowhere', home, folders: [home] }), undefined, 'a home folder that is the workspace');
     assert.equal(projectOf(path.resolve('t.ipynb')), undefined);
 
-    const { kernelId, languageOf } = from('kernel.js');
-    const served = { program: '/d/nb-proxy', language: 'python', spec: '/k/nb-shared' };
-    assert.equal(kernelId(served), '.nb-shared./d/nb-proxy./.');
-    const r = { program: '/D/nb-proxy', language: 'R', spec: '/k/nb-shared-r' };
-    assert.equal(kernelId(r), '.nb-shared-r./D/nb-proxy././d/nb-proxy#-f#{connection_file}');
-    assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
-    assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
 
     const { Activity } = from('activity.js');
     const activity = new Activity();
@@ -516,7 +509,9 @@ const parts = {
     tells({ type: 'marks', cells: [{ cell: 'a', by: 'claude', what: 'ran', at: '' }] });
     assert.equal(activity.known.get('d').marks.get('a').what, 'ran');
 
-    const { difference, stays } = from('cells.js');
+    const { difference, languageOf, stays } = from('cells.js');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
     const changed = (was, now) => {
       const { start, end, text } = difference(was, now);
       assert.equal(was.slice(0, start) + text + was.slice(end), now);

@@ -6,8 +6,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const vscode = require('vscode');
 const { Activity } = require('./activity');
-const { difference, idOf, stays, textOf, typeOf } = require('./cells');
-const { languageOf } = require('./kernel');
+const { difference, idOf, languageOf, stays, textOf, typeOf } = require('./cells');
 const { Live, inOrder } = require('./live');
 const { outputOf } = require('./outputs');
 const { changedLines, difference: differenceOf, who } = require('./words');
@@ -51,6 +50,8 @@ class Editor {
    */
   constructor(host) {
     this.host = host;
+    this.says = host.says;
+    this.fails = host.fails;
     /** @type {Live | undefined} */
     this.live = undefined;
     /** @type {Map<string, vscode.NotebookDocument>} */
@@ -190,16 +191,6 @@ class Editor {
   /** The person has changed something. @param {string} doc */
   changed(doc) {
     this.clean.delete(doc);
-  }
-
-  /** @param {string} text */
-  says(text) {
-    this.host.says(text);
-  }
-
-  /** @param {string} text */
-  fails(text) {
-    this.host.fails(text);
   }
 
   /** @param {string} doc */
@@ -486,11 +477,9 @@ class Editor {
     const cell = named ?? active?.notebook.cellAt(active.selection.start);
     const conflict = cell && this.conflictOf(cell);
     if (!conflict) return;
-    if (choice !== 'difference') {
-      await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), conflict.theirs);
-      return;
-    }
-    await this.compares([conflict.theirs, textOf(cell)], changedLines(conflict.by));
+    const { by, theirs } = conflict;
+    if (choice === 'difference') await this.compares([theirs, textOf(cell)], changedLines(by));
+    else await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), theirs);
   }
 
   /** Offers once to bring back what a save of the person has replaced. @param {string} doc @param {any} message @param {string} by */
@@ -559,7 +548,7 @@ class Editor {
     try {
       fd = fs.openSync(file, 'r');
       const { atime, mtime } = fs.fstatSync(fd);
-      if (hash(fs.readFileSync(fd)) !== stamp) return fs.closeSync(fd);
+      if (hash(fs.readFileSync(fd)) !== stamp) throw new Error(`${file} was written just before the save`);
       fs.futimesSync(fd, atime, EARLY);
       const end = () => {
         clearTimeout(timer);
@@ -573,7 +562,6 @@ class Editor {
       this.host.says(String(error));
       if (fd >= 0) fs.closeSync(fd);
     }
-    return undefined;
   }
 }
 
