@@ -24,9 +24,9 @@ const TYPES = 3000;
 const AGAIN = 500;
 const REVEALED = 50;
 
-// How long after the handler a save begins, in milliseconds, and the time that the file has until then, in seconds: VS Code
+// How long after the handler a save may end, in milliseconds, and the time that the file has until then, in seconds: VS Code
 // asks only where the file is later than when the tab was loaded or saved.
-const SAVES = 2000;
+const SAVES = 10_000;
 const EARLY = 1;
 
 /**
