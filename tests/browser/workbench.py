@@ -210,10 +210,15 @@ class RunAll(Together):
         say(f"round {number}: Run All, autoSave {self.saves_by_itself}")
         self.file = f"run-all-{number}-{int(self.saves_by_itself)}.ipynb"
         go = pathlib.Path(f"go-{number}-{int(self.saves_by_itself)}")
-        waits = f"import os, time\nprint('on', flush=True)\nwhile not os.path.exists('{go}'): time.sleep(0.01)\nprint(open('{go}').read())"
+        first = pathlib.Path(f"first-{number}-{int(self.saves_by_itself)}")
+        until_there = "import os, time\n{}while not os.path.exists('{}'): time.sleep(0.01)\n"
+        waits = until_there.format("print('on', flush=True)\n", go) + f"print(open('{go}').read())"
         go.write_text("the person's")
-        self.opens(*(f"print({number})" for number in range(6)), waits, kernel="shared")
+        first.touch()
+        mine = (until_there.format("", first) + "print(0)", *(f"print({number})" for number in range(1, 6)))
+        self.opens(*mine, waits, kernel="shared")
         go.unlink()
+        first.unlink()
         agent = self.ids[6]
         long = begin("exec", "-n", self.file, agent, "--stream")
         assert long.stdout.readline() == "on\n"
@@ -224,8 +229,12 @@ class RunAll(Together):
         pathlib.Path(f"{go}.new").write_text("the agent's")
         os.replace(f"{go}.new", go)
         long.communicate()
-        self.ends(6)
         everything = [f"{number}\n" for number in range(6)] + ["on\nthe agent's\n"]
+        # The agent's outputs wait for none of the person's cells.
+        assert printed(self.file, agent) == everything[6], printed(self.file, agent)
+        assert self.asks("return notebook.cellAt(0).executionSummary?.success;") is None
+        first.touch()
+        self.ends(6)
         shown = "return notebook.getCells().map(cell => cell.outputs.flatMap(it => it.items).map(it => String(it.data)).join(''));"
         until(lambda: self.asks(shown) == everything)
         if not self.saves_by_itself:

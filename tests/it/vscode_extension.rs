@@ -75,6 +75,11 @@ fn run_all_in_a_saved_tab_beside_an_agents_cell_runs_each_cell() {
     part(&World::opened(), "run_all_saved");
 }
 
+#[test]
+fn beside_a_persons_cells_that_wait_an_agents_outputs_and_edits_are_written_at_once() {
+    part(&World::opened(), "beside_run");
+}
+
 /// Runs a part of `tests/node/vscode_run_all.js`, where nb, the kernel and the clock are simulated.
 fn simulated(name: &str) {
     if let Some(mut command) = World::new().node("vscode_run_all.js") {
@@ -126,6 +131,17 @@ fn the_counts_of_runs_are_saved() {
 #[test]
 fn the_pure_parts_do_what_they_say() {
     part(&World::new(), "pure");
+}
+
+/// The extension is a thin door; `nb live` decides.
+#[test]
+fn the_code_has_at_most_1800_lines() {
+    let files = std::fs::read_dir(sources()).expect("list the sources");
+    let files = files.map(|file| file.expect("an entry").path());
+    let code = files.filter(|file| file.extension().is_some_and(|ending| ending == "js"));
+    let text = |file: PathBuf| std::fs::read_to_string(file).expect("read a source");
+    let lines: usize = code.map(|file| text(file).lines().count()).sum();
+    assert!((1000..=1800).contains(&lines), "{lines} lines");
 }
 
 #[test]

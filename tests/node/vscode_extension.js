@@ -49,8 +49,8 @@ function cells(...sources) {
 
 const SIX = ['one', 'two', 'three', 'four', 'five', 'six'].map(name => `print('${name}')`);
 
-// The person's Run All in the first six cells; `sent` is the code that was sent.
-function firstCells(notebook) {
+// The person's Run All in the first cells; `sent` is the code that was sent.
+function firstCells(notebook, count = 6) {
   const kernel = editor.kernels.get(notebook.uri.fsPath);
   const sent = [];
   const send = code => {
@@ -59,7 +59,7 @@ function firstCells(notebook) {
     const outputs = async () => [{ output_type: 'stream', name: 'stdout', text: (await cell.done).stdout }];
     return { begins: within(60, code, arrives(() => cell.count)).then(() => cell.count), ends: outputs() };
   };
-  return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, 6), send) };
+  return { sent, runAll: () => notebook.run(notebook.getCells().slice(0, count), send) };
 }
 
 const inFile = () => JSON.parse(fs.readFileSync('t.ipynb')).cells;
@@ -341,6 +341,43 @@ const parts = {
     await end(running);
   },
 
+  // Beside a person's cells that wait and run, in a tab that was saved meanwhile: what an agent's run has printed, and what
+  // it edits, is in the file and in the tab at once.
+  async beside_run() {
+    const waitsFor = name => `import os, time\nwhile not os.path.exists('${name}'): time.sleep(0.01)\nprint('${name}')`;
+    const ids = cells(waitsFor('mine'), "print('two')", 'x = 1', `print('on', flush=True)\n${waitsFor('agents')}`);
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await until('the kernel is chosen', () => recorded.chosen.length === 1);
+    await status('idle');
+    const long = agent('--as', 'claude', 'exec', '-n', 't.ipynb', ids[3], '--stream');
+    await long.prints('on');
+    const { runAll } = firstCells(notebook, 2);
+    const both = runAll();
+    await status('human (VS Code) waits with cell 0');
+    notebook.type(2, 'x = 2');
+    await within(60, 'the text is reported', reported('x = 2'));
+    await notebook.save();
+    fs.writeFileSync('agents', '');
+    await long.ended;
+    assert.match(JSON.stringify(inFile()[3].outputs), /agents/);
+    assert.match(notebook.printed(3), /agents/);
+    const [mine] = notebook.getCells();
+    await until('the cell runs', () => notebook.requests.get(mine) === 'runs');
+    await agent('--as', 'claude', 'insert', 't.ipynb', 'y = 1', '--at', '4').ended;
+    assert.equal(inFile()[4].source.join(''), 'y = 1');
+    assert.equal(notebook.getCells()[4].text, 'y = 1');
+    assert.deepEqual([...notebook.requests.values()], ['runs', 'waits']);
+    fs.writeFileSync('mine', '');
+    await both;
+    assert.deepEqual(recorded.dropped, []);
+    assert.equal(await notebook.save(), true);
+    assert.equal(recorded.asked, 0);
+    assert.deepEqual(inFile().map(cell => cell.execution_count), [2, 3, null, 1, null]);
+    assert.match(JSON.stringify(inFile()[3].outputs), /agents/);
+    await end(running);
+  },
+
   // The window and its notebook come first, then `nb open` makes a project above the notebook's folder.
   async appears() {
     fs.mkdirSync('../later/deep', { recursive: true });
@@ -450,13 +487,6 @@ const parts = {
     assert.equal(find({ PATH: '/nowhere', home, folders: [home] }), undefined, 'a home folder that is the workspace');
     assert.equal(projectOf(path.resolve('t.ipynb')), undefined);
 
-    const { kernelId, languageOf } = from('kernel.js');
-    const served = { program: '/d/nb-proxy', language: 'python', spec: '/k/nb-shared' };
-    assert.equal(kernelId(served), '.nb-shared./d/nb-proxy./.');
-    const r = { program: '/D/nb-proxy', language: 'R', spec: '/k/nb-shared-r' };
-    assert.equal(kernelId(r), '.nb-shared-r./D/nb-proxy././d/nb-proxy#-f#{connection_file}');
-    assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
-    assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
 
     const { Activity } = from('activity.js');
     const activity = new Activity();
@@ -479,7 +509,9 @@ const parts = {
     tells({ type: 'marks', cells: [{ cell: 'a', by: 'claude', what: 'ran', at: '' }] });
     assert.equal(activity.known.get('d').marks.get('a').what, 'ran');
 
-    const { difference, stays } = from('cells.js');
+    const { difference, languageOf, stays } = from('cells.js');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: 'R' } } }), 'R');
+    assert.equal(languageOf({ metadata: { kernelspec: { language: '--project\n' } } }), 'python');
     const changed = (was, now) => {
       const { start, end, text } = difference(was, now);
       assert.equal(was.slice(0, start) + text + was.slice(end), now);

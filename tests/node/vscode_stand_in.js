@@ -310,6 +310,7 @@ class Notebook {
     events.willSave.fire({ notebook: this, waitUntil: edit => waits.push(edit) });
     await Promise.all(waits);
     await turn();
+    if (settings.stall) await new Promise(resolve => { setTimeout(resolve, settings.stall); });
     const { mtimeMs, size } = fs.statSync(this.uri.fsPath);
     if (!overwrites && mtimeMs > this.loaded.mtimeMs && size !== this.loaded.size) {
       recorded.asked++;
@@ -541,7 +542,7 @@ const jupyter = {
 };
 const kernels = new Map();
 
-const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true };
+const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true, stall: 0 };
 
 // What the extension shows below a cell.
 const marks = cell => items(cell).map(it => it.text);

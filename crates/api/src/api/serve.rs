@@ -53,6 +53,8 @@ pub struct ServeAnswer {
     pub changed: bool,
     /// The language.
     pub language: String,
+    /// The id under which VS Code's Jupyter extension knows it.
+    pub vscode_kernel: String,
     /// The line of an `.env` file by which VS Code finds it.
     pub env: Option<EnvLine>,
     /// What became of the extension for VS Code, if it was to be installed.
@@ -76,6 +78,7 @@ impl ServeAnswer {
             line: env_line(project.dir()),
         });
         Self {
+            vscode_kernel: served.vscode_id(&language),
             spec: served.folder,
             program: served.proxy,
             changed: served.changed,

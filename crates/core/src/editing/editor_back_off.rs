@@ -7,6 +7,9 @@
 //! VS Code reads a changed file at once into a tab without unsaved changes. It then replaces the cells that were run
 //! in the tab, and drops those of them that wait for the kernel. So a cell of VS Code that waits counts like one that
 //! runs. No other front end reads a file by itself.
+//!
+//! None of this holds for an editor that `nb live` connects: it has the change before the file is written, so it neither
+//! loads the file nor is in conflict with it, and it never replaces a cell that waits or runs.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 
 use super::notebook_file::NotebookFile;
+use super::transaction;
 use crate::activity::labels::cell_with_actor;
 use crate::activity::participants;
 use crate::project::Status;
@@ -71,7 +75,7 @@ pub fn wait_for_front_end(notebook: &NotebookFile, notify: &dyn Fn(&str)) -> Dur
 pub(crate) fn open_cell_of_vs_code(notebook: &NotebookFile) -> Option<RunningExecution> {
     let begun = Instant::now();
     loop {
-        let mut joined = joined(notebook);
+        let mut joined = not_asked(notebook);
         joined.retain(is_vs_code);
         match activity_of(notebook, &joined)? {
             EditorActivity::By(cell) => return Some(cell),
@@ -90,7 +94,22 @@ enum EditorActivity {
 }
 
 fn activity(notebook: &NotebookFile) -> Option<EditorActivity> {
-    activity_of(notebook, &joined(notebook))
+    activity_of(notebook, &not_asked(notebook))
+}
+
+/// Returns the front ends that have this notebook open and do not get what is written before it is written. The proxies do
+/// not tell which window is theirs, so one front end counts for each editor of its name.
+fn not_asked(notebook: &NotebookFile) -> Vec<JoinedFrontEnd> {
+    let mut joined = joined(notebook);
+    if !joined.is_empty() {
+        for asked in transaction::names_of_asked(notebook) {
+            let mut front_ends = joined.iter();
+            if let Some(at) = front_ends.position(|front_end| front_end.front_end == asked) {
+                joined.remove(at);
+            }
+        }
+    }
+    joined
 }
 
 /// Returns the activity of these front ends, which are joined to the notebook.

@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::editing::transaction::{Proposal, ProposalAnswer, WRITTEN};
+use crate::editing::transaction::{Proposal, ProposalAnswer, WRITTEN, is_confined};
 use crate::kernel::process::connection::{live_sockets, socket_folder};
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
@@ -96,12 +96,6 @@ async fn accept(listener: UnixListener, messages: mpsc::Sender<FromWriter>) {
             drop(place);
         });
     }
-}
-
-/// Says whether a process cannot gain privileges, as all processes in sandboxes; `false` if the system does not tell.
-fn is_confined(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().any(|line| line == "NoNewPrivs:\t1")
 }
 
 async fn serve(

@@ -108,6 +108,21 @@ pub struct Served {
     pub changed: bool,
 }
 
+impl Served {
+    /// Returns the spec's id in VS Code's Jupyter extension, as its `getKernelId` makes it (2026.6): name, program,
+    /// interpreter, arguments. A kernelspec of `nb` has no interpreter, which is written as "/". The extension itself tells ids
+    /// to publishers that it knows only.
+    pub fn vscode_id(&self, language: &str) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        let (name, proxy) = (name.to_string_lossy(), self.proxy.to_string_lossy());
+        let words = match language.eq_ignore_ascii_case("python") {
+            true => String::new(),
+            false => format!("{proxy}#-f#{{connection_file}}").to_lowercase(),
+        };
+        format!(".{name}.{proxy}./.{words}")
+    }
+}
+
 /// What was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
@@ -438,6 +453,21 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+
+    #[test]
+    fn the_id_in_vs_code_is_made_of_what_the_spec_has() {
+        let served = |name: &str, proxy: &str| Served {
+            folder: Path::new("/k").join(name),
+            display_name: String::new(),
+            proxy: proxy.into(),
+            changed: false,
+        };
+        let id = served("nb-shared", "/d/nb-proxy").vscode_id("python");
+        assert_eq!(id, ".nb-shared./d/nb-proxy./.");
+        let id = served("nb-shared-r", "/D/nb-proxy").vscode_id("R");
+        let expected = ".nb-shared-r./D/nb-proxy././d/nb-proxy#-f#{connection_file}";
+        assert_eq!(id, expected);
+    }
 
     #[test]
     fn serving_twice_changes_nothing_and_a_lost_program_is_mended() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub const ID: &str = "nb.nb-shared-kernel";
 
 /// The files of the extension except `package.json`, with the names that they have in it.
-const FILES: [(&str, &[u8]); 12] = [
+const FILES: [(&str, &[u8]); 11] = [
     ("LICENSE.txt", include_bytes!("../../../../LICENSE")),
     (
         "logo-64x64.png",
@@ -20,7 +20,6 @@ const FILES: [(&str, &[u8]); 12] = [
     ("cells.js", include_bytes!("../vscode/cells.js")),
     ("editor.js", include_bytes!("../vscode/editor.js")),
     ("extension.js", include_bytes!("../vscode/extension.js")),
-    ("kernel.js", include_bytes!("../vscode/kernel.js")),
     ("live.js", include_bytes!("../vscode/live.js")),
     ("nb.js", include_bytes!("../vscode/nb.js")),
     ("outputs.js", include_bytes!("../vscode/outputs.js")),

@@ -2,40 +2,18 @@
 'use strict';
 
 /**
- * @typedef {object} Run A cell, or other code, that the kernel runs or that waits for it.
- * @property {string} run
- * @property {string} by
- * @property {boolean} person Whether the person asked for it, at any front end.
- * @property {string} since
- * @property {string} [notebook] Another notebook that uses the kernel.
- * @property {string} [cell]
- * @property {number} [index]
- * @property {string} [line]
+ * A cell, or other code, that the kernel runs or that waits for it. `notebook` is another one that uses the kernel.
+ * @typedef {{ run: string, by: string, person: boolean, since: string,
+ *   notebook?: string, cell?: string, index?: number, line?: string }} Run
  *
- * @typedef {object} Mark What an agent did to a cell.
- * @property {string} cell
- * @property {string} by
- * @property {'ran' | 'edited' | 'inserted'} what
- * @property {string} at
- * @property {string} [edit]
- * @property {string} [before]
+ * What an agent did to a cell.
+ * @typedef {{ cell: string, by: string, what: 'ran' | 'edited' | 'inserted', at: string,
+ *   edit?: string, before?: string }} Mark
+ *
+ * What is known of one document. `kernel` says whether it has one that a front end can use, `idleAt` when a request last
+ * ended, in milliseconds.
+ * @typedef {{ kernel: boolean, running?: Run, waiting: Run[], idleAt: number, marks: Map<string, Mark> }} Known
  */
-
-/** What is known of one document. */
-class Known {
-  constructor() {
-    // Whether it has a kernel that a front end can use.
-    this.kernel = false;
-    /** @type {Run | undefined} */
-    this.running = undefined;
-    /** @type {Run[]} */
-    this.waiting = [];
-    // When a request last ended, in milliseconds.
-    this.idleAt = 0;
-    /** @type {Map<string, Mark>} */
-    this.marks = new Map();
-  }
-}
 
 class Activity {
   constructor() {
@@ -49,7 +27,7 @@ class Activity {
    */
   tell(doc, message, now) {
     if (message.type !== 'activity' && message.type !== 'marks') return false;
-    const known = this.known.get(doc) ?? new Known();
+    const known = this.known.get(doc) ?? { kernel: false, running: undefined, waiting: [], idleAt: 0, marks: new Map() };
     this.known.set(doc, known);
     if (message.type === 'marks') {
       known.marks = new Map(message.cells.map((/** @type {Mark} */ mark) => [mark.cell, mark]));

@@ -1,4 +1,4 @@
-// What a cell of VS Code has. Pure.
+// What a notebook and a cell of VS Code have. Pure.
 'use strict';
 
 /**
@@ -21,6 +21,13 @@ function typeOf(cell) {
   // vscode.NotebookCellKind.Markup
   if (cell.kind === 1) return 'markdown';
   return cell.document.languageId === 'raw' ? 'raw' : 'code';
+}
+
+/** The language of a notebook, by the metadata that VS Code has of it. @param {{ [key: string]: any }} metadata */
+function languageOf(metadata) {
+  const own = metadata?.metadata ?? metadata?.custom?.metadata ?? {};
+  const language = own.kernelspec?.language ?? own.language_info?.name;
+  return typeof language === 'string' && /^[\w+#. -]{1,40}$/.test(language) ? language : 'python';
 }
 
 /**
@@ -63,4 +70,4 @@ function stays(list, isFixed) {
   return list.every((_, index) => found.has(index) || !isFixed(index)) ? found : undefined;
 }
 
-module.exports = { difference, idOf, stays, textOf, typeOf };
+module.exports = { difference, idOf, languageOf, stays, textOf, typeOf };

@@ -6,8 +6,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const vscode = require('vscode');
 const { Activity } = require('./activity');
-const { difference, idOf, stays, textOf, typeOf } = require('./cells');
-const { languageOf } = require('./kernel');
+const { difference, idOf, languageOf, stays, textOf, typeOf } = require('./cells');
 const { Live, inOrder } = require('./live');
 const { outputOf } = require('./outputs');
 const { Process } = require('./process');
@@ -26,9 +25,9 @@ const TYPES = 3000;
 const AGAIN = 500;
 const REVEALED = 50;
 
-// How long after the handler a save begins, in milliseconds, and the time that the file has until then, in seconds: VS Code
+// How long after the handler a save may end, in milliseconds, and the time that the file has until then, in seconds: VS Code
 // asks only where the file is later than when the tab was loaded or saved.
-const SAVES = 2000;
+const SAVES = 10_000;
 const EARLY = 1;
 
 /**
@@ -52,6 +51,8 @@ class Editor {
    */
   constructor(host) {
     this.host = host;
+    this.says = host.says;
+    this.fails = host.fails;
     // VS Code does not wait for longer.
     this.longestWait = 1500;
     /** @type {Live | undefined} */
@@ -197,16 +198,6 @@ class Editor {
   /** The person has changed something. @param {string} doc */
   changed(doc) {
     this.clean.delete(doc);
-  }
-
-  /** @param {string} text */
-  says(text) {
-    this.host.says(text);
-  }
-
-  /** @param {string} text */
-  fails(text) {
-    this.host.fails(text);
   }
 
   /** @param {string} doc */
@@ -493,11 +484,9 @@ class Editor {
     const cell = named ?? active?.notebook.cellAt(active.selection.start);
     const conflict = cell && this.conflictOf(cell);
     if (!conflict) return;
-    if (choice !== 'difference') {
-      await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), conflict.theirs);
-      return;
-    }
-    await this.compares([conflict.theirs, textOf(cell)], changedLines(conflict.by));
+    const { by, theirs } = conflict;
+    if (choice === 'difference') await this.compares([theirs, textOf(cell)], changedLines(by));
+    else await this.live?.choose(docOf(cell.notebook), this.name(cell), /** @type {'mine'} */ (choice), theirs);
   }
 
   /** Offers once to bring back what a save of the person has replaced. @param {string} doc @param {any} message @param {string} by */
@@ -566,7 +555,7 @@ class Editor {
     try {
       fd = fs.openSync(file, 'r');
       const { atime, mtime } = fs.fstatSync(fd);
-      if (hash(fs.readFileSync(fd)) !== stamp) return fs.closeSync(fd);
+      if (hash(fs.readFileSync(fd)) !== stamp) throw new Error(`${file} was written just before the save`);
       fs.futimesSync(fd, atime, EARLY);
       const end = () => {
         clearTimeout(timer);
@@ -580,7 +569,6 @@ class Editor {
       this.host.says(String(error));
       if (fd >= 0) fs.closeSync(fd);
     }
-    return undefined;
   }
 }
 

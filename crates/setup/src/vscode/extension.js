@@ -7,17 +7,14 @@
 const os = require('node:os');
 const path = require('node:path');
 const vscode = require('vscode');
-const { idOf } = require('./cells');
+const { idOf, languageOf } = require('./cells');
 const { Editor, docOf } = require('./editor');
-const { kernelId, languageOf } = require('./kernel');
 const { find, projectOf, run } = require('./nb');
 const { changedLines, duration, logLine, nameOf, plain, time, waits, what, whatWhole, who } = require('./words');
 
 /**
- * @typedef {import('@vscode/jupyter-extension').Jupyter & {
- *   ready?: Promise<void>,
- *   openNotebook?: (uri: vscode.Uri, kernelId: string) => Promise<vscode.NotebookDocument>,
- * }} JupyterApi `ready` and `openNotebook` are exported, and are not in the published types.
+ * What the Jupyter extension exports. It is not in the published types.
+ * @typedef {{ ready?: Promise<void>, openNotebook: (uri: vscode.Uri, kernelId: string) => Promise<unknown> }} JupyterApi
  */
 
 const JUPYTER = 'ms-toolsai.jupyter';
@@ -27,14 +24,21 @@ const VIEW = 'jupyter-notebook';
 const FINDS = 30_000;
 const TRY = 500;
 
-// The pause between two looks for a project of open notebooks that have none, and for how long something runs, in
-// milliseconds.
+// The pause between two looks, in milliseconds.
 const SECOND = 1000;
 
+const NO_PROGRAM = 'the program nb was not found. Run "nb serve --vscode" in a shell that has it, or set its path.';
 const SET_PATH = 'Set nb.path';
 
-// The key under which the window remembers the notebooks whose kernel it has chosen.
+// What the person can choose where a cell has two texts.
+const CHOICES = {
+  mine: 'Keep your text', theirs: 'Take the text of the file',
+  both: 'Keep both: yours, then the other', difference: 'Show the difference',
+};
+
+// The key under which the window remembers the notebooks whose kernel it has chosen, and how many.
 const CHOSEN = 'nb.chosen';
+const MOST_CHOSEN = 1000;
 
 class Extension {
   /** @param {vscode.ExtensionContext} context */
@@ -52,11 +56,8 @@ class Extension {
     this.choosing = new Map();
     this.isDisposed = false;
     this.hasAsked = false;
-    this.clock = setInterval(() => {
-      // A person may open a notebook first, and run `nb open` then, in this folder or above it.
-      for (const notebook of vscode.workspace.notebookDocuments) this.opens(notebook);
-      if (this.editor.activity.runs()) this.draw();
-    }, SECOND);
+    // A person may open a notebook first, and then run `nb open`, in this folder or above it, or set the program.
+    this.clock = setInterval(() => this.looks(), SECOND);
     this.clock.unref();
     this.editor = new Editor({
       program: () => this.program(),
@@ -67,23 +68,20 @@ class Extension {
     });
     context.subscriptions.push(
       this, this.editor, this.output, this.item, this.stop, this.marks,
-      vscode.commands.registerCommand('nb.share', () => this.reported(() => this.share())),
-      vscode.commands.registerCommand('nb.log', () => this.reported(() => this.log())),
-      vscode.commands.registerCommand('nb.interrupt', () => this.reported(() => this.interrupt())),
-      vscode.commands.registerCommand('nb.show', () => this.reported(() => this.show())),
-      vscode.commands.registerCommand('nb.undo', cell => this.editor.asks('undo', cell)),
-      vscode.commands.registerCommand('nb.compare', cell => this.editor.asks('compare', cell)),
+      this.command('share', () => this.share()),
+      this.command('log', () => this.log()),
+      this.command('interrupt', () => this.interrupt()),
+      this.command('show', () => this.show()),
+      this.command('undo', cell => this.editor.asks('undo', cell)),
+      this.command('compare', cell => this.editor.asks('compare', cell)),
       vscode.notebooks.registerNotebookCellStatusBarItemProvider(VIEW, {
         onDidChangeCellStatusBarItems: this.marks.event,
         provideCellStatusBarItems: cell => this.marksOf(cell),
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => this.looksAtNotebook()),
       vscode.workspace.onDidOpenNotebookDocument(notebook => this.opens(notebook)),
-      vscode.workspace.onDidChangeConfiguration(event => {
-        if (event.affectsConfiguration('nb.path')) this.begin();
-      }),
     );
-    this.begin();
+    this.looks();
   }
 
   dispose() {
@@ -96,7 +94,8 @@ class Extension {
     this.output.appendLine(plain(text));
   }
 
-  begin() {
+  /** Looks for projects of open notebooks, and shows what runs and for how long. */
+  looks() {
     for (const notebook of vscode.workspace.notebookDocuments) this.opens(notebook);
     this.looksAtNotebook();
   }
@@ -114,9 +113,8 @@ class Extension {
   async asksForProgram() {
     if (this.hasAsked) return;
     this.hasAsked = true;
-    const text = 'nb: the program nb was not found. Run "nb serve --vscode" in a shell that has it, or set its path.';
-    this.says(text);
-    if (await vscode.window.showWarningMessage(text, SET_PATH) !== SET_PATH) return;
+    this.says(NO_PROGRAM);
+    if (await vscode.window.showWarningMessage(`nb: ${NO_PROGRAM}`, SET_PATH) !== SET_PATH) return;
     await vscode.commands.executeCommand('workbench.action.openSettings', 'nb.path');
   }
 
@@ -171,9 +169,8 @@ class Extension {
     }
     this.stop.hide();
     if (active && this.editor.activity.hasKernel(active.doc)) {
-      this.item.text = '$(circle-outline) nb: idle';
-      this.item.tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
-      this.item.command = 'nb.log';
+      const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
+      Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
       this.item.show();
     } else {
       this.item.hide();
@@ -192,13 +189,9 @@ class Extension {
     };
     const conflict = this.editor.conflictOf(cell);
     if (conflict) {
-      /** @param {string} name @param {string} tooltip */
-      const choice = (name, tooltip) => item(name, `nb.conflict.${name}`, tooltip, Left);
-      return [
-        item(`$(warning) ${changedLines(conflict.by)}:`, 'nb.conflict.difference', 'Show the difference', Left),
-        choice('mine', 'Keep your text'), choice('theirs', 'Take the text of the file'),
-        choice('both', 'Keep both: yours, then the other'), choice('difference', 'Show the difference'),
-      ];
+      const choices = Object.entries(CHOICES).map(([name, tooltip]) => item(name, `nb.conflict.${name}`, tooltip, Left));
+      const { difference } = CHOICES;
+      return [item(`$(warning) ${changedLines(conflict.by)}:`, 'nb.conflict.difference', difference, Left), ...choices];
     }
     const held = this.editor.heldBy(cell);
     if (held !== undefined) {
@@ -225,13 +218,11 @@ class Extension {
     const active = this.active();
     if (!active || !this.editor.activity.hasKernel(active.doc)) return;
     const uri = String(active.notebook.uri);
-    /** @type {string[]} */
-    const chosen = this.context.workspaceState.get(CHOSEN, []);
-    if (chosen.includes(uri) || this.choosing.has(uri)) return;
+    if (this.chosen().includes(uri) || this.choosing.has(uri)) return;
     try {
       await this.choose(active.notebook);
     } catch (error) {
-      this.says(`${active.notebook.uri.fsPath}: ${error instanceof Error ? error.message : error}`);
+      this.says(`${active.notebook.uri.fsPath}: ${textOf(error)}`);
       // Not again in this window: it would fail again with each event.
       this.choosing.set(uri, Promise.resolve(false));
     }
@@ -250,19 +241,17 @@ class Extension {
     this.choosing.set(uri, choice);
     try {
       const isDone = await choice;
-      if (isDone) await this.remember(uri);
+      const others = this.chosen().filter(each => each !== uri);
+      if (isDone) await this.context.workspaceState.update(CHOSEN, [...others, uri].slice(-MOST_CHOSEN));
       return isDone;
     } finally {
       this.choosing.delete(uri);
     }
   }
 
-  /** @param {string} uri */
-  async remember(uri) {
-    /** @type {string[]} */
-    const chosen = this.context.workspaceState.get(CHOSEN, []);
-    const MOST = 1000;
-    await this.context.workspaceState.update(CHOSEN, [...chosen.filter(each => each !== uri), uri].slice(-MOST));
+  /** The notebooks whose kernel was chosen in this window. @returns {string[]} */
+  chosen() {
+    return this.context.workspaceState.get(CHOSEN, []);
   }
 
   /** @param {vscode.NotebookDocument} notebook */
@@ -270,23 +259,17 @@ class Extension {
     const program = this.program();
     const jupyter = vscode.extensions.getExtension(JUPYTER);
     if (!program || !jupyter) throw new Error(`${program ? 'the Jupyter extension' : 'nb'} is not installed`);
-    const language = languageOf(notebook.metadata);
-    const id = kernelId(await run(program, ['serve', `--language=${language}`], path.dirname(notebook.uri.fsPath)));
+    const words = ['serve', `--language=${languageOf(notebook.metadata)}`];
+    const { vscode_kernel: id } = await run(program, words, path.dirname(notebook.uri.fsPath));
     /** @type {JupyterApi} */
     const api = await jupyter.activate();
     await api.ready;
     const end = Date.now() + FINDS;
     for (;;) {
-      const editor = vscode.window.activeNotebookEditor;
-      if (editor?.notebook !== notebook || this.isDisposed) return false;
+      if (vscode.window.activeNotebookEditor?.notebook !== notebook || this.isDisposed) return false;
       try {
-        if (api.openNotebook) {
-          await api.openNotebook(notebook.uri, id);
-          return true;
-        }
-        const options = { notebookEditor: editor, id, extension: JUPYTER };
-        if (await vscode.commands.executeCommand('notebook.selectKernel', options)) return true;
-        throw new Error(`the Jupyter extension does not list the kernel ${id}`);
+        await api.openNotebook(notebook.uri, id);
+        return true;
       } catch (error) {
         // It may still be looking for kernelspecs.
         if (Date.now() > end) throw error;
@@ -297,13 +280,15 @@ class Extension {
 
   // ---- Commands
 
-  /** @param {() => Promise<void>} work */
-  async reported(work) {
-    try {
-      await work();
-    } catch (error) {
-      this.fails(error instanceof Error ? error.message : String(error));
-    }
+  /** Registers a command that says why it has failed. @param {string} name @param {(cell: any) => void | Promise<void>} work */
+  command(name, work) {
+    return vscode.commands.registerCommand(`nb.${name}`, async cell => {
+      try {
+        await work(cell);
+      } catch (error) {
+        this.fails(textOf(error));
+      }
+    });
   }
 
   /** Tells the person why what they asked for was not done. @param {string} text */
@@ -319,7 +304,7 @@ class Extension {
       throw new Error('open a notebook (.ipynb) of this machine first');
     }
     const program = this.program();
-    if (!program) throw new Error('the program nb was not found on PATH: set nb.path');
+    if (!program) throw new Error(NO_PROGRAM);
     const file = notebook.uri.fsPath;
     const options = { location: vscode.ProgressLocation.Notification, title: `nb open ${nameOf(file)}` };
     await vscode.window.withProgress(options, () => run(program, ['open', file], path.dirname(file)));
@@ -327,8 +312,7 @@ class Extension {
     try {
       await this.choose(notebook);
     } catch (error) {
-      const text = error instanceof Error ? error.message : error;
-      throw new Error(`the kernel runs; choose it with Select Kernel > Jupyter Kernel... > nb shared kernel (${text})`);
+      throw new Error(`the kernel runs; choose it with Select Kernel > Jupyter Kernel... > nb shared kernel (${textOf(error)})`);
     }
   }
 
@@ -338,25 +322,21 @@ class Extension {
     if (!active) throw new Error('open a notebook of a project of nb first');
     const { notebook, doc } = active;
     const program = this.program();
-    if (!program) return this.asksForProgram();
+    if (!program) throw new Error(NO_PROGRAM);
     const file = notebook.uri.fsPath;
     const answer = await run(program, ['log', file, '--by', 'agent'], path.dirname(file));
     const indexOf = (/** @type {unknown} */ id) => notebook.getCells().findIndex(each => idOf(each.metadata) === id);
-    const entries = [...(answer.log ?? [])].reverse();
+    /** @type {any[]} */
+    const entries = (answer.log ?? []).reverse();
     const items = entries.flatMap(entry => logLine(entry, indexOf) ?? []).slice(0, 200);
     const placeHolder = items.length ? 'Choose one to see its cell' : 'No agent has done anything here';
     const chosen = await vscode.window.showQuickPick(items, { placeHolder, matchOnDescription: true });
-    if (!chosen?.cell) return undefined;
-    const at = indexOf(chosen.cell);
-    if (at < 0) {
-      void vscode.window.showInformationMessage(`nb: cell ${plain(chosen.cell, 8)} is not in the notebook any more`);
-      return undefined;
-    }
-    const cell = notebook.cellAt(at);
+    if (!chosen?.cell) return;
+    const cell = notebook.getCells()[indexOf(chosen.cell)];
+    if (!cell) throw new Error(`cell ${plain(chosen.cell, 8)} is not in the notebook any more`);
     await this.reveals(cell);
     const { before } = chosen;
     if (before) this.editor.live?.asks(doc, { type: 'compare', cell: this.editor.name(cell), before });
-    return undefined;
   }
 
   /** @param {vscode.NotebookCell} cell */
@@ -390,9 +370,10 @@ class Extension {
   }
 }
 
-/** @param {vscode.ExtensionContext} context */
-function activate(context) {
-  return new Extension(context);
-}
+/** @param {unknown} error */
+const textOf = error => (error instanceof Error ? error.message : String(error));
 
-module.exports = { activate, deactivate() {} };
+module.exports = {
+  activate: (/** @type {vscode.ExtensionContext} */ context) => new Extension(context),
+  deactivate() {},
+};

@@ -13,9 +13,6 @@ const ORDER = [
 /** @param {any} text */
 const joined = text => (Array.isArray(text) ? text.join('') : String(text ?? ''));
 
-/** @param {any} value */
-const copied = value => JSON.parse(JSON.stringify(value));
-
 /** @param {string} mime @param {any} value */
 function item(mime, value) {
   const { text, json } = vscode.NotebookCellOutputItem;
@@ -50,7 +47,7 @@ function outputOf(output) {
     return new vscode.NotebookCellOutput([error(found)], { ...metadata, originalError: output });
   }
   metadata.executionCount = output.execution_count;
-  metadata.metadata = copied(output.metadata ?? {});
+  metadata.metadata = output.metadata ?? {};
   const items = Object.entries(output.data ?? {}).map(([mime, value]) => item(mime, value));
   return new vscode.NotebookCellOutput(items.sort((one, other) => place(one.mime) - place(other.mime)), metadata);
 }

@@ -76,12 +76,11 @@ class Process {
     this.failures = 0;
   }
 
-  /** Ends its input, and ends the process if it does not read it. */
-  stop(isKilled = false) {
+  /** Ends its input, and with it the process. */
+  stop() {
     this.isStopped = true;
     clearTimeout(this.timer);
     this.child?.stdin?.end();
-    if (isKilled) this.child?.kill();
   }
 }
 

@@ -86,9 +86,9 @@ function logLine(entry, indexOf) {
     return { label: `ran ${ran}: ${plain(entry.status ?? 'no end is known', 20)}`, description, cell };
   }
   if (entry.event === 'edited') {
-    const steps = Array.isArray(entry.changes) ? entry.changes : [];
-    const label = steps.slice(0, 3)
-      .map((/** @type {any} */ step) => `${plain(String(step.what), 20)} ${cellOf(step.cell)}`);
+    /** @type {any[]} */
+    const steps = entry.changes ?? [];
+    const label = steps.slice(0, 3).map(step => `${plain(String(step.what), 20)} ${cellOf(step.cell)}`);
     if (steps.length > 3) label.push(`${steps.length - 3} more`);
     const { cell, before } = steps[0] ?? {};
     return { label: label.join(', ') || 'edited no cell', description, cell, before };

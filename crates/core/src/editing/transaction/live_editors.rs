@@ -21,6 +21,7 @@ use crate::kernel::process::Process;
 use crate::kernel::process::connection::live_sockets;
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
+use crate::project::live_editor::LiveEditor;
 
 /// How long a writer waits for an answer. `nb live` itself waits for its editor for a second, and for the end of a save
 /// for five.
@@ -63,28 +64,46 @@ pub(super) struct LiveEditors {
 
 /// Says whether an editor that makes changes has a notebook open.
 pub(crate) fn has_open(notebook: &NotebookFile) -> bool {
-    processes(notebook).next().is_some()
+    editors(notebook).next().is_some()
 }
 
-/// Returns the pids of the `nb live` whose editors have a notebook open.
-fn processes(notebook: &NotebookFile) -> impl Iterator<Item = u32> {
+/// Returns the names of the editors that get what this process writes into a notebook before it is written.
+pub(crate) fn names_of_asked(notebook: &NotebookFile) -> Vec<String> {
+    let mut editors: Vec<_> = editors(notebook).collect();
+    editors.retain(|editor| {
+        let mut sockets = live_sockets(editor.pid, &ProcessVariables);
+        sockets.any(|socket| socket.exists())
+            && !Process::is_stopped_live_editor(editor)
+            && (is_confined(&editor.pid.to_string()) || !is_confined("self"))
+    });
+    editors.into_iter().map(|editor| editor.editor).collect()
+}
+
+/// Says whether a process, of which a pid or "self" is given, cannot gain privileges, as all processes in sandboxes; `false`
+/// if the system does not tell. `nb live` outside a sandbox does not listen to one inside.
+pub fn is_confined(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line == "NoNewPrivs:\t1")
+}
+
+/// Returns the editors that make changes and have a notebook open.
+fn editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> {
     let editors = notebook.project.live_editors().into_iter();
-    let of_this = editors.filter(|editor| {
+    editors.filter(|editor| {
         editor.can_change
             && editor
                 .notebooks
                 .iter()
                 .any(|it| it.notebook == notebook.key)
             && Process::is_live_editor_here(editor)
-    });
-    of_this.map(|editor| editor.pid)
+    })
 }
 
 impl LiveEditors {
     /// Connects to the editors that have a notebook open.
     pub(super) fn of(notebook: &NotebookFile) -> Self {
-        let connections = processes(notebook).filter_map(|pid| {
-            let mut sockets = live_sockets(pid, &ProcessVariables);
+        let connections = editors(notebook).filter_map(|editor| {
+            let mut sockets = live_sockets(editor.pid, &ProcessVariables);
             let stream = sockets.find_map(|socket| UnixStream::connect(socket).ok())?;
             stream.set_read_timeout(Some(TIMEOUT)).ok()?;
             stream.set_write_timeout(Some(TIMEOUT)).ok()?;

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 pub use error::WriteError;
 pub use finish::finish;
-pub(crate) use live_editors::has_open;
-pub use live_editors::{Proposal, ProposalAnswer, WRITTEN, stamp};
+pub use live_editors::{Proposal, ProposalAnswer, WRITTEN, is_confined, stamp};
+pub(crate) use live_editors::{has_open, names_of_asked};
 pub use rename::{RenameError, rename};
 pub use touch::settle;
 

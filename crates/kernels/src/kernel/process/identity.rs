@@ -100,12 +100,21 @@ impl Process {
     /// Says whether the `nb live` of a record runs. Of one in another container, or on another machine, only the age of the
     /// record is known.
     pub fn is_live_editor(editor: &LiveEditor) -> bool {
-        let process = Self {
+        editor.is_current(Timestamp::now())
+            && (!is_here(editor) || Self::live_editor(editor).is_alive())
+    }
+
+    /// Says whether a signal has stopped the `nb live` of a record, which runs here.
+    pub fn is_stopped_live_editor(editor: &LiveEditor) -> bool {
+        Self::live_editor(editor).is_stopped()
+    }
+
+    fn live_editor(editor: &LiveEditor) -> Self {
+        Self {
             pid: editor.pid,
             start_time: editor.start_time,
             boot_id: editor.boot_id.clone(),
-        };
-        editor.is_current(Timestamp::now()) && (!is_here(editor) || process.is_alive())
+        }
     }
 
     /// Says whether the `nb live` of a record runs on this machine, outside other containers.

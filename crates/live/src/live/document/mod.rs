@@ -227,6 +227,11 @@ impl LiveDocument {
 
     /// Takes in another version of the file.
     pub fn file(&mut self, file: FileSnapshot) {
+        // As after a look at a file that nobody has written.
+        let is_known = file.stamp == self.file.stamp && !self.is_proposed && !self.needs_file;
+        if is_known && !self.has_saved && matches!(self.phase, Phase::Settled) {
+            return;
+        }
         self.take_version(file);
         self.is_proposed = false;
         if std::mem::take(&mut self.has_saved) {
