@@ -205,12 +205,13 @@ mod tests {
             ("JPY_PARENT_PID", &*pid),
             ("JPY_SESSION_NAME", launched.to_str().unwrap()),
         ];
-        assert_eq!(of("deep/a.ipynb", &launch), Some(launched.clone()));
+        let found = Some(launched.clone());
+        assert_eq!(of("deep/a.ipynb", &launch), found);
         assert_eq!(of("other/a.ipynb", &launch), None);
         let file = temp.path().join("jpserver-1.json");
         std::fs::write(file, record.to_string()).unwrap();
-        assert_eq!(of("deep/a.ipynb", &launch[..1]), Some(launched.clone()));
-        assert_eq!(of("RTC:deep/a.ipynb", &launch[..1]), Some(launched));
+        assert_eq!(of("deep/a.ipynb", &launch[..1]), found);
+        assert_eq!(of("RTC:deep/a.ipynb", &launch[..1]), found);
         assert_eq!(of("deep/b.ipynb", &launch), None, "no such file");
         assert_eq!(of("deep/a.ipynb", &[]), None, "launched by no server");
     }

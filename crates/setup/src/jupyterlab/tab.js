@@ -72,6 +72,10 @@ class Tab {
     });
     void this.context.ready.then(() => this.live.open(this.doc));
     this.context.pathChanged.connect(again);
+    // Exactly the texts that are saved are reported: they are taken right after this.
+    this.context.saveState.connect((/** @type {any} */ _, /** @type {string} */ state) => {
+      if (state === 'started') this.live.report(this.doc);
+    });
     this.context.disposed.connect(() => this.stop());
     const save = this.context.save.bind(this.context);
     this.context.save = () => this.saveInTurn(save);
