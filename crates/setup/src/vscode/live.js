@@ -22,10 +22,8 @@ const UNKNOWN_COMMAND = 2;
  * @typedef {{ start: () => void, stop: () => void, send: (message: object) => void, works: () => void }} Connection
  *
  * What comes over it. `ended` returns whether the connection is begun again.
- * @typedef {object} Listener
- * @property {() => void} begun
- * @property {(message: any) => void} message
- * @property {(why: string, code: number | null) => boolean} ended
+ * @typedef {{ begun: () => void, message: (message: any) => void, ended: (why: string, code: number | null) => boolean }}
+ *   Listener
  *
  * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
  * person has changed something, `fails` when `nb` did not do what the person asked for, and `lost` when `nb` has ended.
