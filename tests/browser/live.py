@@ -8,7 +8,7 @@ import sys
 import time
 
 from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, say, until, write
-from tab import Notebook
+from tab import PLAIN, Notebook
 
 SIZE = {"width": 1100, "height": 900}
 PATH = "live.ipynb"
@@ -30,6 +30,7 @@ def main():
         edits(book)
         runs(book)
         conflict(book)
+        without(book)
 
 
 def records():
@@ -104,6 +105,25 @@ def conflict(book):
     book.saves()
     no_dialog(book)
     assert sources()[3] == "last = 'mine'\nlast = 'theirs'", sources()
+
+
+def without(book):
+    say("a notebook on another kernel is saved without a wait for nb")
+    write("plain.ipynb", "x = 1", kernelspec={"name": "python3", "display_name": PLAIN})
+    book.opens("plain.ipynb")
+    book.is_idle()
+    book.page.evaluate("""() => {
+        const { setTimeout } = window;
+        window.waits = [];
+        window.setTimeout = (...words) => {
+            window.waits.push(words[1]);
+            return setTimeout(...words);
+        };
+    }""")
+    book.write(0, "x = 2")
+    book.saves()
+    waits = book.page.evaluate("window.waits")
+    assert waits and 5000 not in waits, waits
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ class CommConnection {
     this.listener = listener;
     this.failures = 0;
     this.isStopped = false;
+    // Whether an `nb live` has answered: a kernel without one is not waited for.
+    this.isAnswered = false;
     this.comm = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
@@ -96,6 +98,7 @@ class CommConnection {
 
   works() {
     this.failures = 0;
+    this.isAnswered = true;
   }
 
   stop() {
@@ -113,6 +116,7 @@ class CommConnection {
     clearTimeout(this.silence);
     const { comm } = this;
     this.comm = undefined;
+    this.isAnswered = false;
     if (!comm || comm.isDisposed) return;
     try {
       comm.close()?.dispose();

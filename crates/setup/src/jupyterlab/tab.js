@@ -70,7 +70,7 @@ class Tab {
       if (!this.isOwn) this.isClean = false;
       this.live.changed(this.doc);
     });
-    void this.context.ready.then(() => this.live.open(this.doc));
+    void this.context.ready.then(() => this.connection.comm && this.live.open(this.doc));
     this.context.pathChanged.connect(again);
     // Exactly the texts that are saved are reported: they are taken right after this.
     this.context.saveState.connect((/** @type {any} */ _, /** @type {string} */ state) => {
@@ -390,7 +390,7 @@ class Tab {
 
   /** Takes in what is unseen, and then saves. @param {() => Promise<void>} save */
   async whileSaving(save) {
-    const synced = await this.live.saving(this.doc);
+    const synced = this.connection.isAnswered ? await this.live.saving(this.doc) : undefined;
     if (synced && !this.conflicts.size) this.stamp(synced);
     const saved = save();
     this.saves = saved.then(() => undefined, () => undefined).then(() => { this.saves = undefined; });
