@@ -12,7 +12,7 @@ import time
 
 from lab import SECONDS, SHARED, Server, begin, chromium, expect, nb, say, until, write
 from live import is_connected, no_dialog
-from tab import Notebook
+from tab import DIRTY, Notebook
 
 SIZE = {"width": 1100, "height": 900}
 SPEC = {"name": "nb-shared", "display_name": SHARED}
@@ -116,6 +116,17 @@ class Agent(threading.Thread):
             self.head = count
 
 
+def is_saved(book):
+    """Saves, and says whether that was taken: JupyterLab drops it while the save before is under way."""
+    no_dialog(book)
+    book.save()
+    try:
+        expect(book.page.locator(DIRTY)).to_have_count(0, timeout=2000)
+    except AssertionError:
+        return False
+    return True
+
+
 def a_round(book, path, seconds):
     agent = Agent(path)
     keyboard = book.page.keyboard
@@ -140,8 +151,7 @@ def a_round(book, path, seconds):
     if book.page.locator(".jp-Dialog").count():
         say(json.dumps(book.page.evaluate("window.watched.slice(-120)")))
     no_dialog(book)
-    book.saves()
-    no_dialog(book)
+    until(lambda: is_saved(book))
     text = "".join(typed)
     now = sources(path)
     mine = now[agent.person]

@@ -395,7 +395,8 @@ class Tab {
     const saved = save();
     this.saves = saved.then(() => undefined, () => undefined).then(() => { this.saves = undefined; });
     await saved;
-    if (!this.context.isDisposed) await this.live.saved(this.doc);
+    // JupyterLab takes no other save before this one has ended.
+    if (!this.context.isDisposed) void this.live.saved(this.doc);
   }
 }
 
