@@ -30,7 +30,7 @@ def main():
         edits(book)
         runs(book)
         conflict(book)
-        without(book)
+        without(page, server)
 
 
 def records():
@@ -107,10 +107,10 @@ def conflict(book):
     assert sources()[3] == "last = 'mine'\nlast = 'theirs'", sources()
 
 
-def without(book):
+def without(page, server):
     say("a notebook on another kernel is saved without a wait for nb")
     write("plain.ipynb", "x = 1", kernelspec={"name": "python3", "display_name": PLAIN})
-    book.opens("plain.ipynb")
+    book = Notebook(page, server, "plain.ipynb")
     book.is_idle()
     book.page.evaluate("""() => {
         const { setTimeout } = window;

@@ -92,6 +92,21 @@ fn a_tab_of_jupyterlab_is_closed_while_its_cell_runs_and_nothing_is_lost() {
     }
 }
 
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn a_tab_of_jupyterlab_4_0_is_alive() {
+    for (name, arguments) in [
+        ("live.py", &[][..]),
+        ("live_typing.py", &["3", "25"]),
+        ("live_closed.py", &["2"]),
+    ] {
+        let world = World::new();
+        if let Some(mut tab) = script_with(&world, name, python::with_jupyterlab_4_0) {
+            succeed(tab.args(arguments));
+        }
+    }
+}
+
 /// What is held back is tested without a browser by `faults::a_notebook_in_a_room_of_jupyterlab_is_not_written`.
 #[test]
 #[ignore = "slow: in scripts/slow"]

@@ -36,6 +36,9 @@ const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 /// The same with the extension by which several people edit one notebook.
 const WITH_COLLABORATION: &str = include_str!("../browser/collaboration.txt");
 
+/// The oldest version for which the extension is.
+const WITH_JUPYTERLAB_4_0: &str = include_str!("../browser/jupyterlab40.txt");
+
 /// Returns the interpreter of the pinned environment; makes the environment if it does not exist.
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
@@ -53,6 +56,12 @@ pub fn with_libraries() -> &'static Path {
 pub fn with_jupyterlab() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-jupyterlab", WITH_JUPYTERLAB))
+}
+
+/// Returns the interpreter of the environment with JupyterLab 4.0; makes the environment if it does not exist.
+pub fn with_jupyterlab_4_0() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-jupyterlab40", WITH_JUPYTERLAB_4_0))
 }
 
 /// Returns the interpreter of the environment with JupyterLab and jupyter-collaboration; makes the environment if it

@@ -131,7 +131,11 @@ class Page {
       return note;
     }
     note.appendChild(element('span', '', `${who(mark.by)} ${VERBS[mark.what] ?? ''} · ${time(mark.at)}`));
-    const ask = (/** @type {string} */ type) => tab.live.asks(tab.doc, { type, cell, edit: mark.edit, before: mark.before });
+    const ask = (/** @type {string} */ type) => {
+      // A later edit may look the same.
+      const now = tab.activity.known.get(tab.doc)?.marks.get(cell);
+      if (now) tab.live.asks(tab.doc, { type, cell, edit: now.edit, before: now.before });
+    };
     if (mark.before) add('difference', () => ask('compare'));
     if (mark.edit) add('undo', () => ask('undo'));
     return note;
