@@ -151,7 +151,7 @@ def a_round(book, path, seconds):
     if book.page.locator(".jp-Dialog").count():
         say(json.dumps(book.page.evaluate("window.watched.slice(-120)")))
     no_dialog(book)
-    until(lambda: is_saved(book))
+    until(lambda: is_saved(book) and "".join(typed) in sources(path)[agent.person])
     text = "".join(typed)
     now = sources(path)
     mine = now[agent.person]

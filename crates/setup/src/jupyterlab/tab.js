@@ -37,6 +37,8 @@ class Tab {
     this.isClean = false;
     // Whether a change is not the person's.
     this.isOwn = false;
+    // Whether something has changed since the content of the last save was taken.
+    this.isLate = false;
     this.restarts = false;
     // Whether a save is under way, and what waits for its end.
     this.saves = /** @type {Promise<void> | undefined} */ (undefined);
@@ -68,13 +70,16 @@ class Tab {
     });
     this.context.model.contentChanged.connect(() => {
       if (!this.isOwn) this.isClean = false;
+      this.isLate = true;
       this.live.changed(this.doc);
     });
     void this.context.ready.then(() => this.connection.comm && this.live.open(this.doc));
     this.context.pathChanged.connect(again);
     // Exactly the texts that are saved are reported: they are taken right after this.
     this.context.saveState.connect((/** @type {any} */ _, /** @type {string} */ state) => {
-      if (state === 'started') this.live.report(this.doc);
+      if (state !== 'started') return;
+      this.live.report(this.doc);
+      this.isLate = false;
     });
     this.context.disposed.connect(() => this.stop());
     const save = this.context.save.bind(this.context);
@@ -395,6 +400,8 @@ class Tab {
     const saved = save();
     this.saves = saved.then(() => undefined, () => undefined).then(() => { this.saves = undefined; });
     await saved;
+    // JupyterLab takes all for saved, also what came after it had taken the content.
+    if (this.isLate && !this.context.isDisposed) this.context.model.dirty = true;
     // JupyterLab takes no other save before this one has ended.
     if (!this.context.isDisposed) void this.live.saved(this.doc);
   }
