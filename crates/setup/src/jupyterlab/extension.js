@@ -185,15 +185,14 @@ class Page {
       parts.push(element('button', 'nb-others', text, () => this.lists(tab, [...known.marks.values()])));
     }
     const { node } = this.status;
-    const now = element('div', '');
-    now.append(...parts);
-    // A button stays the same for as long as its text does: else a click on it may get lost.
+    // A button stays for as long as it does the same: else a click on it may get lost.
+    const of = `${tab?.context.path}\n${run?.run}`;
     for (const [at, part] of parts.entries()) {
+      part.dataset.of = of;
       const before = node.children[at];
-      if (before?.className === part.className && before.run === run?.run) before.textContent = part.textContent;
+      if (before?.className === part.className && before.dataset.of === of) before.textContent = part.textContent;
       else if (before) before.replaceWith(part);
       else node.appendChild(part);
-      node.children[at].run = run?.run;
     }
     while (node.children.length > parts.length) node.lastChild?.remove();
   }
