@@ -107,6 +107,26 @@ fn a_tab_of_jupyterlab_4_0_is_alive() {
     }
 }
 
+/// As `a_person_types_and_saves…`, in a room of jupyter-collaboration, which the extension writes through.
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn a_person_types_and_saves_in_a_room_of_jupyterlab_while_an_agent_edits_without_pause() {
+    let world = World::new();
+    if let Some(mut typing) = script_with(&world, "live_typing.py", python::with_collaboration) {
+        let rounds = std::env::var("NB_TEST_ROUNDS").unwrap_or_else(|_| "20".to_owned());
+        succeed(typing.args([&*rounds, "25"]));
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn what_an_agent_does_is_written_through_a_room_of_jupyterlab_once() {
+    let world = World::new();
+    if let Some(mut room) = script_with(&world, "room_two.py", python::with_collaboration) {
+        succeed(&mut room);
+    }
+}
+
 /// What is held back is tested without a browser by `faults::a_notebook_in_a_room_of_jupyterlab_is_not_written`.
 #[test]
 #[ignore = "slow: in scripts/slow"]

@@ -238,7 +238,7 @@ mod tests {
             stamp: "1".to_owned(),
             by: "ada".to_owned(),
         };
-        LiveDocument::open(&cells.collect::<Vec<_>>(), false, file, true).unwrap()
+        LiveDocument::open(&cells.collect::<Vec<_>>(), false, false, file, true).unwrap()
     }
 
     fn at(minute: i64) -> Timestamp {
