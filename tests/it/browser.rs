@@ -94,6 +94,15 @@ fn a_tab_of_jupyterlab_is_closed_while_its_cell_runs_and_nothing_is_lost() {
 
 #[test]
 #[ignore = "slow: in scripts/slow"]
+fn a_tab_without_the_extension_is_closed_while_its_cell_runs_and_nothing_is_lost() {
+    let world = World::new();
+    if let Some(mut closed) = script(&world, "live_closed.py") {
+        succeed(closed.args(["5", "without"]));
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
 fn a_tab_of_jupyterlab_4_0_is_alive() {
     for (name, arguments) in [
         ("live.py", &[][..]),
@@ -103,6 +112,20 @@ fn a_tab_of_jupyterlab_4_0_is_alive() {
         let world = World::new();
         if let Some(mut tab) = script_with(&world, name, python::with_jupyterlab_4_0) {
             succeed(tab.args(arguments));
+        }
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn a_page_of_notebook_7_is_alive() {
+    for (name, arguments) in [
+        ("live_typing.py", &["3", "25"][..]),
+        ("live_closed.py", &["2"]),
+    ] {
+        let world = World::new();
+        if let Some(mut page) = script_with(&world, name, python::with_notebook_7) {
+            succeed(page.env("NB_TEST_APP", "notebook").args(arguments));
         }
     }
 }
@@ -194,6 +217,16 @@ fn pages_an_agent_and_jupyterlab_end_with_the_same() {
             ["2", "5"]
         };
         succeed(tabs.args([pages, seconds]));
+    }
+}
+
+/// `cargo test --release` measures what users have.
+#[test]
+#[ignore = "a measurement"]
+fn how_soon_jupyterlab_shows_an_edit_and_its_first_cell() {
+    let world = World::new();
+    if let Some(mut speed) = script(&world, "live_speed.py") {
+        succeed(&mut speed);
     }
 }
 

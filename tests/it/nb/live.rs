@@ -459,7 +459,11 @@ fn what_is_saved_in_an_editor_is_its_persons_in_the_journal() {
     saves(&mut editor, "aaaa = 1", "typed = 1");
     nb(&world, ["cells", "t.ipynb"]).ended(0);
     let log = || nb(&world, ["log", "t.ipynb"]).ended(0).stdout;
-    assert!(log().contains("human (VS Code) saved: edited aaaa"), "{}", log());
+    assert!(
+        log().contains("human (VS Code) saved: edited aaaa"),
+        "{}",
+        log()
+    );
     // It is known of a save right before the end, too.
     saves(&mut editor, "typed = 1", "typed = 2");
     editor.event(json!({"type": "closed"}));

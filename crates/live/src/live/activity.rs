@@ -11,7 +11,7 @@ use crate::activity::actor::Actor;
 use crate::activity::labels::first_line;
 use crate::execution::cell_lookup::{CellLookup, is_uri};
 use crate::notebook::ChangeKind;
-use crate::project::event::{CellEnd, Event, EventKind, NotebookChange, RunningExecution};
+use crate::project::event::{Event, EventKind, NotebookChange, RunningExecution};
 
 /// How long a cell stays marked.
 pub const MARKED: SignedDuration = SignedDuration::from_mins(10);
@@ -70,7 +70,7 @@ impl Marks {
             }
             EventKind::Done(end) => {
                 let run = self.runs.remove(&end.msg_id);
-                if let Some((id, by)) = run.filter(|_| was_run(end.status)) {
+                if let Some((id, by)) = run.filter(|_| end.status.has_begun()) {
                     self.ran(id, by, event.at);
                 }
             }
@@ -195,18 +195,6 @@ fn cell_id(live: &LiveDocument, name: Option<&str>, code: Option<&str>) -> Optio
     let lookup = CellLookup::of(document, code.map(|code| (name, code)).into_iter());
     let position = lookup.position(name)?;
     Some(document.cells().get(position)?.id().to_owned())
-}
-
-/// Says whether the kernel ran the cell.
-fn was_run(end: CellEnd) -> bool {
-    !matches!(
-        end,
-        CellEnd::Aborted
-            | CellEnd::Withdrawn
-            | CellEnd::NotRun
-            | CellEnd::NoKernel
-            | CellEnd::Edited
-    )
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ function plugin(modules) {
     id: 'nb-live:plugin',
     autoStart: true,
     requires: [INotebookTracker],
-    optional: [modules.statusbar.IStatusBar],
+    optional: modules.statusbar ? [modules.statusbar.IStatusBar] : [],
     activate(/** @type {any} */ { serviceManager }, /** @type {any} */ tracker, /** @type {any} */ statusBar) {
       const page = new Page(modules, serviceManager.contents, tracker);
       statusBar?.registerStatusItem('nb-live', { item: page.status, align: 'left', rank: 10 });
