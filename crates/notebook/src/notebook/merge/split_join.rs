@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::cell::{SourceMerge, has_new_outputs, name_in_merged, with_source};
+use super::cell::{SourceMerge, has_new_outputs, name_in_merged, outputs_lost, with_source};
 use super::lines::{differences, merged};
 use super::three_versions::{ThreeVersions, position};
 use crate::notebook::document::{Cell, Document};
@@ -95,7 +95,7 @@ impl ThreeVersions<'_> {
                     let text = Some(text).filter(|text| !text.is_empty());
                     if text.is_none() {
                         let part = &self.writer.cells[*part];
-                        done.conflicts.extend(besides_source(Some(writer), part));
+                        done.conflicts.extend(besides_source(writer, part));
                     }
                     done.of_writer.insert(*part, text);
                 }
@@ -104,7 +104,7 @@ impl ThreeVersions<'_> {
             done.of_file.insert(file_at, SourceMerge::Kept);
             for part in parts {
                 let cell = &self.writer.cells[part];
-                done.conflicts.extend(besides_source(Some(writer), cell));
+                done.conflicts.extend(besides_source(writer, cell));
                 done.of_writer.insert(part, None);
             }
             let yours = sources.join(&b"\n"[..]);
@@ -203,7 +203,7 @@ impl ThreeVersions<'_> {
                 .flatten();
             for cell in &joined {
                 done.of_writer.insert(cell.position, None);
-                let lost = besides_source(Some(cell.base), cell.other);
+                let lost = besides_source(cell.base, cell.other);
                 done.conflicts.extend(lost);
             }
             if let Some(text) = text {
@@ -298,26 +298,20 @@ fn refused_source(cell: &str, base: &Cell, yours: &[u8], theirs: &Cell) -> Confl
 }
 
 /// Returns the conflicts for the metadata and outputs of a refused cell.
-fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
+fn besides_source(old: &Cell, cell: &Cell) -> Vec<Conflict> {
     let metadata = |cell: &Cell| cell.metadata(&[]).map(|json| json.text().into_owned());
-    let conflict = |field: &str, base, yours| Conflict {
+    let (base, yours) = (metadata(old), metadata(cell));
+    let metadata = (yours != base).then(|| Conflict {
         cell: Some(cell.id().to_owned()),
-        field: field.into(),
+        field: "metadata".into(),
         base,
         yours,
         ..Conflict::default()
-    };
-    let (before, after) = (old.and_then(metadata), metadata(cell));
-    let mut lost = Vec::new();
-    if after != before {
-        lost.push(conflict("metadata", before, after));
-    }
-    if old.is_none_or(|old| has_new_outputs(old, cell)) {
-        let short = |cell: &Cell| cell.outputs_line(200);
-        let short = (old.map(short), Some(short(cell)));
-        lost.push(conflict("outputs", short.0, short.1));
-    }
-    lost
+    });
+    metadata
+        .into_iter()
+        .chain(outputs_lost(old, cell))
+        .collect()
 }
 
 /// Merges a cell that was split as one text, and cuts the result where the writer has cut it.
@@ -335,11 +329,7 @@ fn cut(base: &[u8], file: &[u8], parts: &[Cow<'_, [u8]>]) -> Option<Vec<Vec<u8>>
     let mut texts = Vec::new();
     for part in parts {
         place += lines(part).len();
-        let to = if texts.len() + 1 == parts.len() {
-            new.len()
-        } else {
-            moved_to(place, &hunks)?
-        };
+        let to = moved_to(place, &hunks)?;
         texts.push(new.get(from..to)?.join(&b"\n"[..]));
         from = to;
     }
@@ -354,7 +344,7 @@ fn moved_to(
 ) -> Option<usize> {
     let mut at = place;
     for (old, new) in hunks {
-        if old.end < place || (old.end == place && old.start <= place) {
+        if old.end <= place {
             at = new.end + (place - old.end);
         } else if old.start < place {
             return None;
