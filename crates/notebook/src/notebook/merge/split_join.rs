@@ -71,10 +71,6 @@ impl ThreeVersions<'_> {
                 continue;
             }
             used.extend(parts.iter().copied());
-            let is_contiguous = parts
-                .iter()
-                .enumerate()
-                .all(|(n, part)| *part == to + 1 + n);
             let mut all = parts.clone();
             all.push(to);
             all.sort_unstable();
@@ -82,10 +78,7 @@ impl ThreeVersions<'_> {
                 .iter()
                 .map(|at| self.writer.cells[*at].source_bytes())
                 .collect();
-            let texts = is_contiguous
-                .then(|| cut(&base.source_bytes(), &file.source_bytes(), &sources))
-                .flatten();
-            if let Some(texts) = texts {
+            if let Some(texts) = cut(&base.source_bytes(), &file.source_bytes(), &sources) {
                 for (part, text) in all.iter().zip(texts) {
                     if *part == to {
                         done.of_file.insert(file_at, SourceMerge::Merged(text));
@@ -188,8 +181,7 @@ impl ThreeVersions<'_> {
                 continue;
             }
             let (all, positions) = with_joined(at, &joined, &self.in_writer);
-            let can_merge =
-                positions.len() == all.len() && are_adjacent(&all) && are_adjacent(&positions);
+            let can_merge = positions.len() == all.len() && are_adjacent(&positions);
             let text = can_merge
                 .then(|| {
                     let base = joined_text(&self.base.cells, &all);
@@ -453,6 +445,15 @@ mod tests {
             ("a:1|2 b:3", "a:1|2|3", "a:1 n:2 b:3", "a:1 n:2|3", &[]),
             // The second part is elsewhere, and only another cell was edited.
             ("a:1|2 b:3", "a:1|2 b:h", "a:1 b:3 n:2", "a:1 b:h n:2", &[]),
+            // A part before the rest of the cell, or behind another cell.
+            ("a:1|2|3", "a:1|2|3h", "n:2|3 a:1", "n:2|3h a:1", &[]),
+            (
+                "a:1|2|3",
+                "a:1h|2|3",
+                "a:1 n:2 w:w m:3",
+                "a:1h n:2 w:w m:3",
+                &[],
+            ),
             // New text at the cut; text at the cut that the file alone has changed.
             ("a:1|2", "a:1|h|2", "a:1 n:2", "a:1|h n:2", &[]),
             (
@@ -612,6 +613,14 @@ mod tests {
                 "b:w",
                 "a:1|2",
                 &["a deleted ", "b source w"],
+            ),
+            // The writer has moved away a cell that stood between them, and that the file has deleted.
+            (
+                "a:1 b:2 c:3|4",
+                "a:1|3|4",
+                "b:2 a:1 c:3|4w",
+                "a:1|3|4w",
+                &[],
             ),
             // Both sides have changed both cells.
             (
