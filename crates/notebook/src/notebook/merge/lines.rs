@@ -210,6 +210,10 @@ mod tests {
             ("a\n\n", "x\n\nB", "x\n\na\n\n", "x\n\nB"),
             ("\n\na", "B\n\nx", "\n\na\n\nx", "B\n\nx"),
             ("a\nb\nc\n", "a\nb\nx\nc\n", "a\nc\n", "a\nx\nc\n"),
+            // Equal lines that are no part of the other side's change, or on its other side.
+            ("x", "a\nh", "x\na", "a\nh\na"),
+            ("x", "a\nx", "b\na", "a\nb\na"),
+            ("\na", "a", "a\n", "a"),
         ] {
             assert_eq!(
                 both(base, first, second).as_deref(),
@@ -227,6 +231,7 @@ mod tests {
             ("a", "a\nb", "a\nc"),
             ("a\nb\nc", "a\nc", "a\nB\nc"),
             ("a\nb\nc\nd", "a\nd", "a\nb\nx\nc\nd"),
+            ("a\n", "", "\n"),
         ] {
             assert_eq!(
                 both(base, first, second),
@@ -243,7 +248,39 @@ mod tests {
                 .map(|n| format!("{word}{n}\n"))
                 .collect::<String>()
         };
-        assert_eq!(both(&text("a"), &text("b"), &text("c")), None);
+        let [a, b, c] = ["a", "b", "c"].map(text);
+        assert_eq!(both(&a, &b, &c), None);
+        // Only one side has changed it, or both in the same way.
+        assert_eq!(both(&a, &b, &a).as_ref(), Some(&b));
+        assert_eq!(both(&a, &b, &b).as_ref(), Some(&b));
+        // Few lines are unique.
+        let shuffled = |factor: usize| {
+            let lines = (0..100_000).map(|n| format!("{}\n", n * n % factor % 89));
+            lines.collect::<String>()
+        };
+        let [a, b, c] = [10_007, 9_973, 9_967].map(shuffled);
+        assert_eq!(both(&a, &b, &c), None);
+    }
+
+    #[test]
+    fn differences_are_as_short_as_possible() {
+        for (before, after, want) in [
+            ("", "", &[][..]),
+            ("aa", "a", &[(1..2, 1..1)]),
+            ("a", "aa", &[(1..1, 1..2)]),
+            ("xabay", "xacay", &[(2..3, 2..3)]),
+            ("abc", "xbyz", &[(0..1, 0..1), (2..3, 2..4)]),
+        ] {
+            let found = differences(before.as_bytes(), after.as_bytes());
+            assert_eq!(found, want, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn texts_are_merged_as_sources_are() {
+        let merged = merge_texts("a\nb", "A\nb", "a\nB");
+        assert_eq!(merged.as_deref(), Some("A\nB"));
+        assert_eq!(merge_texts("a", "b", "c"), None);
     }
 
     proptest::proptest! {
