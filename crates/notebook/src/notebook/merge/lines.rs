@@ -76,8 +76,7 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
         let mut others = neighbours.unwrap_or_default().iter();
         hunk.base.is_empty()
             && others.any(|other| {
-                other.side != hunk.side
-                    && !other.base.is_empty()
+                !other.base.is_empty()
                     && !other.new.is_empty()
                     && (other.base.start == hunk.base.end && from(other).starts_with(new(hunk))
                         || other.base.end == hunk.base.start && until(other).ends_with(new(hunk)))
@@ -95,10 +94,12 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     let mut last: [Option<&Replacement>; 2] = [None, None];
     for hunk in hunks {
         if let Some(other) = last[1 - hunk.side] {
-            if other.base == hunk.base && new(other) == new(hunk) {
+            let is_same = other.base == hunk.base;
+            if is_same && new(other) == new(hunk) {
                 continue;
             }
-            if overlap(&other.base, &hunk.base) {
+            // They touch the same lines, or insert at the same position.
+            if is_same || hunk.base.start < other.base.end {
                 return None;
             }
         }
@@ -109,16 +110,6 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     }
     out.extend(base.get(at..).unwrap_or_default());
     Some(out.join(&b'\n'))
-}
-
-/// Says whether two changes touch the same lines, or insert at the same position.
-fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
-    match (a.is_empty(), b.is_empty()) {
-        (true, true) => a.start == b.start,
-        (true, false) => b.start < a.start && a.start < b.end,
-        (false, true) => a.start < b.start && b.start < a.end,
-        (false, false) => a.start < b.end && b.start < a.end,
-    }
 }
 
 /// Returns the ranges of lines that differ, in both texts, in order.
@@ -145,29 +136,16 @@ fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Rep
     if left.len().saturating_mul(right.len()) > MOST_PAIRS {
         return None;
     }
-    let mut hunks: Vec<Replacement> = Vec::new();
-    for op in capture_diff_slices(Algorithm::Myers, left, right) {
-        let (tag, old, new) = op.as_tag_tuple();
-        if tag == DiffTag::Equal {
-            continue;
-        }
-        let (old, new) = (
-            old.start + head..old.end + head,
-            new.start + head..new.end + head,
-        );
-        match hunks.last_mut() {
-            Some(last) if last.base.end == old.start && last.new.end == new.start => {
-                last.base.end = old.end;
-                last.new.end = new.end;
-            }
-            _ => hunks.push(Replacement {
-                base: old,
-                new,
-                side,
-            }),
-        }
-    }
-    Some(hunks)
+    let ops = capture_diff_slices(Algorithm::Myers, left, right).into_iter();
+    let hunks = ops
+        .map(|op| op.as_tag_tuple())
+        .filter(|(tag, ..)| *tag != DiffTag::Equal);
+    let hunks = hunks.map(|(_, old, new)| Replacement {
+        base: old.start + head..old.end + head,
+        new: new.start + head..new.end + head,
+        side,
+    });
+    Some(hunks.collect())
 }
 
 #[cfg(test)]
