@@ -492,6 +492,13 @@ mod tests {
             ),
             // The writer has also joined a cell with the first part.
             ("a:1|2 b:3", "a:1|2h b:3", "a:1|3 n:2", "a:1|3 n:2h", &[]),
+            (
+                "a:1|2 b:3|x",
+                "a:1|2 b:3h|x",
+                "a:1|3|x n:2",
+                "a:1|3h|x n:2",
+                &[],
+            ),
         ]);
     }
 
