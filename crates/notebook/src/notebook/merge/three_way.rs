@@ -584,6 +584,33 @@ mod tests {
     }
 
     #[test]
+    fn a_merge_that_is_repeated_takes_the_writers_cell_for_no_other_one_of_the_same_text() {
+        let mut base = without_ids(&["x", "y"], 4);
+        base.recall_ids(&[], &|_| None);
+        let mut writer = base.clone();
+        let new = NewCell {
+            id: "w".into(),
+            cell_type: CellType::Code,
+            source: "x".into(),
+            metadata: None,
+        };
+        writer.insert(1, &new).unwrap();
+        // The first merge is in the file. `nb fmt` has written the ids, and a human has deleted the first cell.
+        let mut file = writer.formatted().unwrap();
+        file.remove(0).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(in_words(&merged.document), in_words(&file));
+        assert_eq!(merged.conflicts, []);
+        // An editor that does not know ids has dropped them.
+        let [base, writer, known] = ["a:x b:y", "a:x w:x b:y", "w:x b:y"].map(cells);
+        let mut file = without_ids(&["x", "y"], 4);
+        file.adopt_ids(&known);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(in_words(&merged.document), in_words(&file));
+        assert_eq!(merged.conflicts, []);
+    }
+
+    #[test]
     fn the_writers_run_of_a_cell_is_known_by_its_name_in_a_file_that_has_no_ids() {
         let base = without_ids(&["x", "y"], 4);
         let ran = |document: &Document, at, count| {
