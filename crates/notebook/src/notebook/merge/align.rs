@@ -276,7 +276,11 @@ mod tests {
             let [first, second, third] = [1, 2, 3].map(cell);
             let base = open(&[first, second.clone()]);
             let align = |other: &[String]| align(base.cells(), open(other).cells(), |_| false);
-            assert_eq!(align(&[second.clone()]), [None, Some(0)], "{field}");
+            assert_eq!(
+                align(std::slice::from_ref(&second)),
+                [None, Some(0)],
+                "{field}"
+            );
             // The other cell of that source has changed, and is found nevertheless.
             let moved = [second, third.clone()];
             assert_eq!(align(&moved), [Some(1), Some(0)], "{field}");
@@ -291,6 +295,11 @@ mod tests {
         for (base, other, want) in [
             ("x", "x x", &[Some(0)][..]),
             ("x x q", "x q x", &[Some(0), Some(2), Some(1)]),
+            (
+                "x x x q r",
+                "x q x r x",
+                &[Some(0), Some(2), Some(4), Some(1), Some(3)],
+            ),
             // A cell that is known by its id takes no place from them.
             ("a:x x", "a:X new x", &[Some(0), Some(2)]),
         ] {

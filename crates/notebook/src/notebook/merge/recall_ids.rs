@@ -390,9 +390,9 @@ mod tests {
         assert_eq!(ids(&later), [ids(&recorded)[1], ids(&recorded)[0]]);
         // Some cells have ids in the file.
         let base = partly("a:x q");
-        let mut saved = partly("a:x Q h:new");
+        let mut saved = partly("h:new a:x Q");
         saved.adopt_ids(&base);
-        assert_eq!(ids(&saved), ["a", base.cells()[1].id(), "h"]);
+        assert_eq!(ids(&saved), ["h", "a", base.cells()[1].id()]);
     }
 
     #[test]
