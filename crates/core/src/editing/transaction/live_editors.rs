@@ -69,11 +69,10 @@ pub(crate) fn has_open(notebook: &NotebookFile) -> bool {
 
 /// Returns the names of the editors that get what this process writes into a notebook before it is written.
 pub(crate) fn names_of_asked(notebook: &NotebookFile) -> Vec<String> {
-    let mut editors: Vec<_> = editors(notebook).collect();
+    let mut editors: Vec<_> = running_editors(notebook).collect();
     editors.retain(|editor| {
         let mut sockets = live_sockets(editor.pid, &ProcessVariables);
         sockets.any(|socket| socket.exists())
-            && !Process::is_stopped_live_editor(editor)
             && (is_confined(&editor.pid.to_string()) || !is_confined("self"))
     });
     editors.into_iter().map(|editor| editor.editor).collect()
@@ -99,10 +98,15 @@ fn editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> {
     })
 }
 
+/// Returns those of the editors whose `nb live` no signal such as SIGSTOP has stopped: it would answer nothing.
+fn running_editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> {
+    editors(notebook).filter(|editor| !Process::is_stopped_live_editor(editor))
+}
+
 impl LiveEditors {
     /// Connects to the editors that have a notebook open.
     pub(super) fn of(notebook: &NotebookFile) -> Self {
-        let connections = editors(notebook).filter_map(|editor| {
+        let connections = running_editors(notebook).filter_map(|editor| {
             let mut sockets = live_sockets(editor.pid, &ProcessVariables);
             let stream = sockets.find_map(|socket| UnixStream::connect(socket).ok())?;
             stream.set_read_timeout(Some(TIMEOUT)).ok()?;
