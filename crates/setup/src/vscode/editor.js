@@ -229,15 +229,8 @@ class Editor {
     if (!notebook || notebook.isClosed) return REFUSED;
     if (!notebook.isDirty) this.clean.add(doc);
     const request = { doc, notebook, cell: this.cellOf(doc, message.cell), message };
-    switch (message.type) {
-      case 'set': return this.set(request);
-      case 'insert': return this.insert(request);
-      case 'remove': return this.remove(request);
-      case 'order': return this.order(request);
-      case 'metadata': return this.metadata(request);
-      case 'outputs': return this.outputs(request);
-      default: return REFUSED;
-    }
+    const type = ['set', 'insert', 'remove', 'order', 'metadata', 'outputs'].find(each => each === message.type);
+    return type ? this[/** @type {'set'} */ (type)](request) : REFUSED;
   }
 
   /** @param {Request} request @returns {Promise<Answer>} */
@@ -337,14 +330,16 @@ class Editor {
    * @returns {Promise<Answer>}
    */
   async replaces(notebook, at, count, data, name, place = at) {
-    const editor = vscode.window.visibleNotebookEditors.find(each => each.notebook === notebook);
     const before = notebook.getCells();
-    const mine = before.find(each => this.isEdited(each)) ?? (editor && before[editor.selection.start]);
-    if (editor && mine && this.isEdited(mine) && Math.min(at, place) <= mine.index) {
-      const last = Math.max(0, ...editor.visibleRanges.map(range => range.end));
-      if (mine.index + 2 >= last) {
-        const { InCenter } = vscode.NotebookEditorRevealType;
-        editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), InCenter);
+    const edited = before.find(each => this.isEdited(each));
+    // A notebook may be shown more than once, side by side.
+    const { activeNotebookEditor: active, visibleNotebookEditors: visible } = vscode.window;
+    const views = visible.filter(view => view.notebook === notebook).map(view => (
+      { view, cell: (view === active && edited) || before[view.selection.start] }));
+    if (active?.notebook === notebook && edited && Math.min(at, place) <= edited.index) {
+      const last = Math.max(0, ...active.visibleRanges.map(range => range.end));
+      if (edited.index + 2 >= last) {
+        active.revealRange(rangeOf(edited.index), vscode.NotebookEditorRevealType.InCenter);
         await sleep(REVEALED);
       }
     }
@@ -362,8 +357,10 @@ class Editor {
     if (!await edits(notebook, all)) return REFUSED;
     const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
     if (made && name !== undefined) this.names.set(made, name);
-    const now = mine && (removed.includes(mine) ? made?.index : mine.index);
-    if (editor && now !== undefined && now >= 0) editor.selection = new vscode.NotebookRange(now, now + 1);
+    for (const { view, cell } of views) {
+      const now = removed.includes(cell) ? made?.index : cell?.index;
+      if (now !== undefined && now >= 0) view.selection = rangeOf(now);
+    }
     return APPLIED;
   }
 
@@ -577,6 +574,9 @@ const docOf = notebook => String(notebook.uri);
 
 /** @param {string | Uint8Array} bytes */
 const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');
+
+/** @param {number} at */
+const rangeOf = at => new vscode.NotebookRange(at, at + 1);
 
 /** @param {number} ms */
 const sleep = ms => new Promise(resolve => { setTimeout(resolve, ms); });
