@@ -129,6 +129,21 @@ fn the_counts_of_runs_are_saved() {
 }
 
 #[test]
+fn a_save_during_a_removal_gives_no_cell_the_metadata_of_another_one() {
+    simulated("counts_beside_a_removal");
+}
+
+#[test]
+fn a_cell_that_gets_the_metadata_of_another_one_keeps_its_id() {
+    simulated("foreign_metadata");
+}
+
+#[test]
+fn a_change_by_an_agent_hits_no_other_cell_when_the_person_inserts_one_at_that_moment() {
+    simulated("places");
+}
+
+#[test]
 fn the_pure_parts_do_what_they_say() {
     part(&World::new(), "pure");
 }

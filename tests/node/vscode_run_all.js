@@ -561,6 +561,71 @@ const parts = {
     assert.deepEqual(recorded.replaced, []);
     world.end();
   },
+
+  // VS Code's own edits of metadata name cells by their places: one that was to hit another cell is of no consequence.
+  async foreign_metadata() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const [one, two] = notebook.cells;
+    two.metadata = { ...one.metadata, execution_count: 3 };
+    notebook.isChanged([{ cell: two, metadata: two.metadata }]);
+    await pass(1000);
+    assert(!world.heard.some(it => it.type === 'cells'));
+    await done(notebook.save());
+    assert.deepEqual(world.read().map(cell => cell.id), [...SIX, AGENTS]);
+    assert.deepEqual(world.read().map(cell => cell.execution_count), Array(7).fill(null));
+    world.end();
+  },
+
+  // A save begins while an agent removes a cell: the numbers of the runs are not given to other cells.
+  async counts_beside_a_removal() {
+    const world = new World();
+    const { notebook } = world;
+    notebook.losesCounts = true;
+    await pass(1000);
+    await done(world.runAll(40));
+    let saved;
+    editor.settings.meanwhile = () => { saved = notebook.save(); };
+    await done(world.asks('remove', { cell: world.names.one, was: 'one' }));
+    await done(saved);
+    assert.deepEqual(world.read().map(cell => [cell.id, cell.execution_count]), [
+      ['two', 2], ['three', 3], ['four', 4], ['five', 5], ['six', 6], [AGENTS, null],
+    ]);
+    world.end();
+  },
+
+  // While a change by an agent is under way, the person inserts or removes a cell above: no other cell is hit.
+  async places() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const mine = new editor.vscode.NotebookCellData(2, 'mine', 'python');
+    const inserts = () => { notebook.replace(0, 0, [mine]); notebook.isChanged(); };
+    const removes = () => { notebook.replace(0, 1, []); notebook.isChanged(); };
+    const outputs = [{ output_type: 'stream', name: 'stdout', text: 'by claude' }];
+    const removal = ['remove', { cell: world.names.three, was: 'three' }];
+    const result = ['outputs', { cell: world.names.five, outputs, execution_count: 9 }];
+    for (const [request, meanwhile] of [[result, inserts], [result, removes], [removal, inserts], [removal, removes]]) {
+      const before = notebook.getCells().map(each => each.text);
+      editor.settings.meanwhile = meanwhile;
+      const answer = world.asks(...request);
+      await done(answer);
+      assert.equal((await answer).type, 'refused');
+      const after = meanwhile === inserts ? ['mine', ...before] : before.slice(1);
+      assert.deepEqual(notebook.getCells().map(each => each.text), after);
+      await pass(1000);
+      assert(!notebook.getCells().some(each => each.outputs.length));
+    }
+    for (const request of [result, removal]) await done(world.asks(...request));
+    assert.deepEqual(notebook.getCells().map(each => each.text), ['one', 'two', 'four', 'five', 'six', AGENTS]);
+    assert.deepEqual(notebook.getCells().map(each => each.outputs.length), [0, 0, 0, 1, 0, 0]);
+    assert.deepEqual(recorded.output, []);
+    // For nb, only the person has inserted and removed cells.
+    const reported = world.heard.filter(it => it.type === 'cells').flatMap(it => it.new);
+    assert.deepEqual([...new Set(reported.map(it => it.source))], ['mine']);
+    world.end();
+  },
 };
 
 main(async () => {

@@ -476,6 +476,8 @@ const vscode = {
     findFiles: async () => (fs.existsSync('.nb/state.json') ? [Uri.file(path.resolve('.nb/state.json'))] : []),
     applyEdit: async ({ edits: all, texts }) => {
       await turn();
+      settings.meanwhile?.();
+      settings.meanwhile = undefined;
       if (texts.some(({ cell, was }) => cell.text !== was || cell.index < 0)) return false;
       for (const { cell, range, text } of texts) {
         const at = ({ line, character }) => lines(cell.text).slice(0, line).join('').length + character;
@@ -542,7 +544,8 @@ const jupyter = {
 };
 const kernels = new Map();
 
-const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true, stall: 0 };
+// `meanwhile` is what the person does between an edit by the extension and its application.
+const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true, stall: 0, meanwhile: undefined };
 
 // What the extension shows below a cell.
 const marks = cell => items(cell).map(it => it.text);

@@ -205,7 +205,7 @@ class Editor {
     const notebook = this.open.get(doc);
     if (!notebook) return undefined;
     const cells = notebook.getCells().map(cell => (
-      { cell: this.name(cell), id: idOf(cell.metadata), cell_type: typeOf(cell), source: textOf(cell) }));
+      { cell: this.name(cell), id: idOf(ownOf(cell)), cell_type: typeOf(cell), source: textOf(cell) }));
     return { notebook: notebook.uri.fsPath, cells, dirty: notebook.isDirty };
   }
 
@@ -280,10 +280,7 @@ class Editor {
     return this.replaces(notebook, cell.index, 1);
   }
 
-  /**
-   * Moves cells, one after the other, round those that wait, run, or hold the cursor.
-   * @param {Request} request @returns {Promise<Answer>}
-   */
+  /** Moves cells round those that wait, run, or hold the cursor. @param {Request} request @returns {Promise<Answer>} */
   async order({ notebook, message: { order } }) {
     const names = notebook.getCells().map(each => this.name(each));
     const wanted = inOrder(names, order);
@@ -354,8 +351,22 @@ class Editor {
     const all = place === at
       ? [replaceCells(range, list)]
       : [replaceCells(range, []), insertCells(place > at ? place + count : place, list)];
-    if (!await edits(notebook, all)) return REFUSED;
+    /** @type {vscode.NotebookDocumentContentChange | undefined} */
+    let change;
+    const watch = vscode.workspace.onDidChangeNotebookDocument(event => {
+      if (event.notebook === notebook) change = event.contentChanges[0] ?? change;
+    });
+    const isDone = await edits(notebook, all);
+    watch.dispose();
+    if (!isDone) return REFUSED;
     const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
+    // VS Code counts cells, and the person may have inserted or removed one above in that moment. A cell that was hit in
+    // place of the right one comes back.
+    if (change && removed.some(each => each.index >= 0)) {
+      const [hit] = change.removedCells;
+      if (hit) await this.replaces(notebook, made?.index ?? change.range.start, made ? 1 : 0, dataOf(hit), this.name(hit));
+      return REFUSED;
+    }
     if (made && name !== undefined) this.names.set(made, name);
     for (const { view, cell } of views) {
       const now = removed.includes(cell) ? made?.index : cell?.index;
@@ -391,7 +402,7 @@ class Editor {
       this.held.delete(key);
       return this.shows(cell, message);
     }
-    const metadata = { ...cell.metadata, execution_count: message.execution_count };
+    const metadata = { ...ownOf(cell), execution_count: message.execution_count };
     if (!await edits(cell.notebook, [vscode.NotebookEdit.updateCellMetadata(cell.index, metadata)])) return REFUSED;
     this.held.set(key, { doc, message, isLate: false });
     this.release();
@@ -472,10 +483,7 @@ class Editor {
     return this.conflicts.get(docOf(cell.notebook))?.get(this.names.get(cell) ?? '');
   }
 
-  /**
-   * The person has chosen in the conflict of a cell: of the selected one, if the command names none.
-   * @param {string} choice @param {vscode.NotebookCell} [named]
-   */
+  /** The person has chosen in a conflict. @param {string} choice @param {vscode.NotebookCell} [named] else the selected cell */
   async chooses(choice, named) {
     const active = vscode.window.activeNotebookEditor;
     const cell = named ?? active?.notebook.cellAt(active.selection.start);
@@ -522,19 +530,17 @@ class Editor {
 
   // ---- Saves
 
-  /**
-   * Stores the numbers of runs, waits for what others wrote, and lets Save ask nothing if the tab contains the file.
-   * @param {vscode.NotebookDocument} notebook
-   */
+  /** Stores lost metadata, waits for what others wrote, and lets Save ask nothing. @param {vscode.NotebookDocument} notebook */
   async beforeSave(notebook) {
     const doc = docOf(notebook);
-    const isLost = (/** @type {vscode.NotebookCell} */ cell) => withCount(cell) !== cell.metadata;
-    for (let tries = 0; tries < 3; tries++) {
-      const lost = notebook.getCells().filter(isLost);
-      const { updateCellMetadata } = vscode.NotebookEdit;
-      // It fails while the person types.
-      if (!lost.length || await edits(notebook, lost.map(cell => updateCellMetadata(cell.index, withCount(cell))))) break;
-    }
+    // In a turn of its own: it names cells by their places.
+    void this.live?.turn(doc, async () => {
+      for (let tries = 0; tries < 3; tries++) {
+        const lost = notebook.getCells().filter(cell => withCount(cell) !== cell.metadata);
+        const { updateCellMetadata } = vscode.NotebookEdit;
+        if (lost.length) await edits(notebook, lost.map(cell => updateCellMetadata(cell.index, withCount(cell))));
+      }
+    });
     const hasConflict = () => notebook.getCells().some(cell => this.conflictOf(cell));
     const saving = this.live?.saving(doc);
     const stamp = hasConflict() ? undefined : (await saving)?.stamp;
@@ -598,13 +604,29 @@ function dataOf(cell) {
   return data;
 }
 
+/** @type {WeakMap<vscode.NotebookCell, { readonly [key: string]: any }>} */
+const owned = new WeakMap();
+
+/**
+ * A cell's metadata. VS Code's own edits of metadata name a cell by its place, and hit another one if cells come or go
+ * meanwhile: that one has lost its id. It gets back what it had.
+ * @param {vscode.NotebookCell} cell
+ */
+function ownOf(cell) {
+  const own = owned.get(cell) ?? cell.metadata;
+  const isForeign = idOf(own) !== undefined && idOf(own) !== idOf(cell.metadata);
+  if (!isForeign) owned.set(cell, cell.metadata);
+  return isForeign ? own : cell.metadata;
+}
+
 /**
  * A cell's metadata with the number of its run, from which VS Code writes the file: its own edit at the end of a cell fails
  * while a person types. Older editors store no number there.
  * @param {vscode.NotebookCell} cell @returns {{ [key: string]: any }}
  */
-function withCount({ executionSummary, metadata }) {
-  const { executionOrder, success } = executionSummary ?? {};
+function withCount(cell) {
+  const metadata = ownOf(cell);
+  const { executionOrder, success } = cell.executionSummary ?? {};
   const isLost = executionOrder && typeof success === 'boolean'
     && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
   return isLost ? { ...metadata, execution_count: executionOrder } : metadata;

@@ -164,17 +164,13 @@ class Extension {
       this.item.command = 'nb.show';
       this.item.show();
       this.stop.tooltip = `nb: interrupt what ${who(run.by)} runs`;
-      this.stop.show();
-      return;
+      return this.stop.show();
     }
     this.stop.hide();
-    if (active && this.editor.activity.hasKernel(active.doc)) {
-      const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
-      Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
-      this.item.show();
-    } else {
-      this.item.hide();
-    }
+    if (!active || !this.editor.activity.hasKernel(active.doc)) return this.item.hide();
+    const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
+    Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
+    return this.item.show();
   }
 
   /** What an agent does or did to a cell, and what the person can choose there. @param {vscode.NotebookCell} cell */

@@ -194,10 +194,7 @@ class Live {
     this.connection.send({ type: 'open', doc, ...open });
   }
 
-  /**
-   * Something in a document has changed: by the person, by a request, or since the editor has loaded the file.
-   * @param {string} doc
-   */
+  /** A document has changed: by the person, by a request, or since the editor has loaded the file. @param {string} doc */
   changed(doc) {
     const known = this.known.get(doc);
     if (!known) return;
@@ -311,10 +308,7 @@ class Live {
   }
 }
 
-/**
- * A list in the order of another one. What is not in that one stays behind what it follows.
- * @param {string[]} list @param {string[]} wanted
- */
+/** A list in another one's order; the rest stays behind what it follows. @param {string[]} list @param {string[]} wanted */
 function inOrder(list, wanted) {
   const sorted = wanted.filter(each => list.includes(each));
   for (const [at, each] of list.entries()) {
