@@ -124,6 +124,11 @@ fn what_is_typed_just_now_is_not_taken_for_what_was_loaded() {
 }
 
 #[test]
+fn a_save_that_did_not_wait_for_nb_is_made_again() {
+    simulated("saves_late");
+}
+
+#[test]
 fn the_counts_of_runs_are_saved() {
     simulated("counts");
 }

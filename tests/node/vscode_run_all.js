@@ -513,6 +513,49 @@ const parts = {
     world.end();
   },
 
+  // A save that could not wait for nb is refused, and made again once the tab has what the file has.
+  async saves_late() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const ways = ['nb is late', 'a program writes the file then', 'VS Code is late'];
+    for (const [number, way] of ways.entries()) {
+      notebook.type(0, way);
+      await pass(1000);
+      const was = notebook.cells[3].text;
+      const source = `four ${'='.repeat(10 + number)}`;
+      const writes = () => world.write('four', { source: [source] });
+      const sets = () => world.asks('set', { cell: world.names.four, was, source });
+      if (number === 0) world.synced = () => {};
+      if (number === 1) world.tells = message => { delete world.tells; world.tells(message); writes(); };
+      else writes();
+      if (number === 2) editor.settings.slow = 2000;
+      let set = number === 2 && sets();
+      await pass(100);
+      const heard = world.heard.length;
+      const saved = notebook.save();
+      await done(saved);
+      assert.equal(await saved, false);
+      delete world.synced;
+      notebook.type(1, `${way}, and the person types`);
+      await pass(1000);
+      assert.equal(notebook.isDirty, true);
+      set ||= sets();
+      await done(set);
+      editor.settings.slow = 0;
+      world.synced();
+      await pass(1000);
+      assert.equal(notebook.isDirty, false);
+      const texts = [way, `${way}, and the person types`, 'three', source];
+      assert.deepEqual(world.read().slice(0, 4).flatMap(cell => cell.source), texts);
+      // A save that does not wait any more is not told: nb would wait for its end.
+      const told = world.heard.slice(heard).filter(it => it.type === 'saving').length;
+      assert.equal(told, number === 2 ? 1 : 2);
+    }
+    assert.equal(recorded.asked, 3);
+    world.end();
+  },
+
   // What the person types meanwhile is refused with the text that is there, and reported after the answers only.
   async types() {
     const world = new World();

@@ -224,11 +224,7 @@ class Extension {
     }
   }
 
-  /**
-   * Chooses the shared kernel for a notebook, and remembers that. Returns false if the person has gone to another
-   * notebook meanwhile.
-   * @param {vscode.NotebookDocument} notebook
-   */
+  /** Chooses the shared kernel; false if the person has gone to another notebook. @param {vscode.NotebookDocument} notebook */
   async choose(notebook) {
     const uri = String(notebook.uri);
     const begun = this.choosing.get(uri);
@@ -371,5 +367,4 @@ const textOf = error => (error instanceof Error ? error.message : String(error))
 
 module.exports = {
   activate: (/** @type {vscode.ExtensionContext} */ context) => new Extension(context),
-  deactivate() {},
 };
