@@ -124,8 +124,8 @@ fn what_is_typed_just_now_is_not_taken_for_what_was_loaded() {
 }
 
 #[test]
-fn a_save_that_did_not_wait_for_nb_is_made_again() {
-    simulated("saves_late");
+fn a_save_that_was_refused_is_made_again_when_the_tab_has_what_the_file_has() {
+    simulated("saves_again");
 }
 
 #[test]

@@ -72,8 +72,8 @@ class Editor {
     this.again = undefined;
     /** @type {Set<string>} documents that had no unsaved changes before `nb` changed them */
     this.clean = new Set();
-    /** @type {Set<string>} documents whose last save did not wait until `nb` had answered */
-    this.late = new Set();
+    /** @type {Set<string>} documents without a conflict whose last save has not ended yet, or was refused */
+    this.unended = new Set();
     /** @type {Map<string, Map<string, Conflict>>} */
     this.conflicts = new Map();
     /** @type {Map<string, () => void>} */
@@ -108,14 +108,14 @@ class Editor {
         // What is held is to be saved, too.
         if (this.isHeld(doc)) this.clean.add(doc);
         else this.clean.delete(doc);
-        this.late.delete(doc);
+        this.unended.delete(doc);
         this.saves.get(doc)?.();
         void this.live?.saved(doc);
       }),
       workspace.onDidCloseNotebookDocument(notebook => {
         const doc = docOf(notebook);
         if (!this.open.delete(doc)) return;
-        for (const map of [this.clean, this.late, this.conflicts, this.activity.known]) map.delete(doc);
+        for (const map of [this.clean, this.unended, this.conflicts, this.activity.known]) map.delete(doc);
         this.host.activity();
         for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
         this.live?.closed(doc);
@@ -466,8 +466,8 @@ class Editor {
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
       this.saveClean(doc);
-      // VS Code has refused it, and does not try again.
-      if (this.late.delete(doc)) void this.open.get(doc)?.save();
+      // VS Code has refused it, since the file was newer, and does not try again.
+      if (this.unended.delete(doc)) void this.open.get(doc)?.save();
     } else if (message.type === 'compared') {
       const cell = this.cellOf(doc, message.cell);
       if (cell) void this.compares([message.was, textOf(cell)], differenceOf(this.markOf(cell)));
@@ -550,8 +550,8 @@ class Editor {
     const saving = this.live?.saving(doc);
     const stamp = hasConflict() ? undefined : (await saving)?.stamp;
     if (hasConflict()) return;
-    if (stamp === undefined) this.late.add(doc);
-    else this.agree(doc, notebook.uri.fsPath, stamp);
+    this.unended.add(doc);
+    if (stamp !== undefined) this.agree(doc, notebook.uri.fsPath, stamp);
   }
 
   /**
@@ -577,7 +577,6 @@ class Editor {
       this.saves.set(doc, end);
     } catch (error) {
       this.host.says(String(error));
-      this.late.add(doc);
       if (fd >= 0) fs.closeSync(fd);
     }
   }
