@@ -1,23 +1,35 @@
-//! Writes the pages of the manual and the completion scripts into a folder, for packages.
+//! Writes the pages of the manual, the completion scripts and the extension for JupyterLab into a folder, for packages.
 //!
 //! ```sh
 //! cargo run --example manual -- FOLDER
 //! ```
 //!
-//! It makes `FOLDER/man/man1/*.1`, one page for each command and one for `nb-proxy`, and
-//! `FOLDER/completions`, in the layout that the shells search.
+//! It makes `FOLDER/man/man1/*.1`, one page for each command and one for `nb-proxy`, `FOLDER/completions`, in the layout
+//! that the shells search, and `FOLDER/labextensions/nb-live`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
 use clap_mangen::roff::{Roff, bold, roman};
+use nb::setup::jupyterlab_extension;
 
 fn main() -> io::Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from);
     let folder = folder.ok_or_else(|| io::Error::other("the folder is missing"))?;
     pages(&folder.join("man/man1"))?;
-    completions(&folder.join("completions"))
+    completions(&folder.join("completions"))?;
+    labextension(&folder.join("labextensions"))
+}
+
+/// Writes the extension for JupyterLab.
+fn labextension(folder: &Path) -> io::Result<()> {
+    for (name, content) in jupyterlab_extension::files() {
+        let path = folder.join(jupyterlab_extension::NAME).join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder"))?;
+        std::fs::write(path, content)?;
+    }
+    Ok(())
 }
 
 /// Writes the pages of the manual.

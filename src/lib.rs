@@ -11,7 +11,7 @@
 //! | `nb_project` | `hint`, `project` |
 //! | `nb_kernels` | `kernel`, `client`, `task` |
 //! | `nb_core` | `activity`, `editing`, `lifecycle`, `execution` |
-//! | `nb_live` | `live`, `editors` |
+//! | `nb_live` | `live`, `editors`, `pages` |
 //! | `nb_remote` | `server`, `remote` |
 //! | `nb_setup` | `setup` |
 //! | `nb_api` | `stale`, `api`, `text` |
@@ -25,7 +25,7 @@
 //! |---|---|---|
 //! | [`demo`] | what `nb demo` plays | wire, notebook, hint, project, kernel, client, setup |
 //! | [`proxy`] | the I/O shell round `route` | wire, route, socket, kernel, hint, project, activity, task, editing, lifecycle, execution |
-//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, editors, activity, task, editing, lifecycle, execution, setup, demo, hint, and types of wire, notebook, kernel, project, server |
+//! | [`cli`] | the `nb` command line: arguments, commands, printing | agent, api, text, mcp, web, editors, pages, activity, task, editing, lifecycle, execution, setup, demo, hint, and types of wire, notebook, kernel, project, server |
 //! | [`program`] | what both programs do before their own `main` | project, kernel, task, editing, lifecycle, execution |
 //!
 //! Adapters (`proxy`, `mcp`, `web`, `chat`, `cli`) never import each other, except that `nb mcp` and `nb web` start their servers.
@@ -48,7 +48,7 @@ pub use nb_agents::{agent, assistant, chat};
 #[cfg(feature = "cli")]
 pub use nb_api::{api, stale, text};
 #[cfg(feature = "cli")]
-pub use nb_live::{editors, live};
+pub use nb_live::{editors, live, pages};
 #[cfg(feature = "cli")]
 pub use nb_python::{code, graph};
 #[cfg(feature = "cli")]

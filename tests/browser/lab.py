@@ -23,6 +23,9 @@ from playwright.sync_api import expect, sync_playwright
 SECONDS = 60
 BEGAN = time.monotonic()
 SHARED = "nb shared kernel"
+# The program: JupyterLab, or Notebook 7, which is made of its parts.
+APP = os.environ.get("NB_TEST_APP", "jupyterlab")
+CLASSES = {"jupyterlab": "LabApp", "notebook": "JupyterNotebookApp"}
 # Whether all is tried, of which `cargo test` tries a part.
 IS_THOROUGH = "NB_TEST_ALL" in os.environ
 
@@ -89,9 +92,9 @@ class Server:
         self.log = open(pathlib.Path(os.environ["TMPDIR"]) / "jupyterlab.log", "w+")
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser",
+                sys.executable, "-m", APP, "--allow-root", "--no-browser",
                 "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-                f"--ServerApp.root_dir={self.folder}", "--LabApp.expose_app_in_browser=True",
+                f"--ServerApp.root_dir={self.folder}", f"--{CLASSES[APP]}.expose_app_in_browser=True",
                 *self.arguments,
             ],
             cwd=self.folder,

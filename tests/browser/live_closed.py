@@ -1,12 +1,14 @@
 """A tab of JupyterLab is closed while its cell runs: nothing that the cell prints is lost, and a page that comes back is live.
 
-The number of rounds is the argument.
+The first argument is the number of rounds. With a second one nb's extension is not installed: then `nb` asks the Jupyter
+server for its pages, and the page that comes back shows what the file has.
 """
 
 import json
 import os
 import pathlib
 import sys
+from importlib.metadata import version
 
 from lab import SECONDS, SHARED, Server, chromium, expect, nb, say, until, write
 from live import is_connected, records
@@ -25,12 +27,14 @@ while not os.path.exists('stop'):
 print('end', n)"""
 
 
-def main(rounds):
+def main(rounds, without=None):
     expect.set_options(timeout=1000 * SECONDS)
-    nb("serve", "--jupyterlab")
+    if not without:
+        nb("serve", "--jupyterlab")
+    cases = [("stays-away", goes_for_good)] if without else [("comes-back", comes_back), ("stays-away", stays_away)]
     with Server() as server, chromium() as browser:
         for number in range(rounds):
-            for name, follows in [("comes-back", comes_back), ("stays-away", stays_away)]:
+            for name, follows in cases:
                 path = f"{name}-{number}.ipynb"
                 write(path, CODE, "last = 1", kernelspec=SPEC)
                 nb("open", path, "--python", os.environ["NB_TEST_PYTHON"])
@@ -39,7 +43,7 @@ def main(rounds):
                 book.is_idle()
                 # JupyterLab adds the kernel's language to the notebook.
                 book.saves()
-                until(is_connected)
+                until(lambda: without or is_connected())
                 cell = book.run(0)
                 expect(cell.locator(".jp-OutputArea")).to_contain_text("line 0")
                 page.close()
@@ -79,7 +83,9 @@ def comes_back(browser, server, path):
     before = len(shown(book))
     until(lambda: len(shown(book)) > before + 2)
     say(f"live again, {before} lines at first")
-    expect(book.cell(0).locator(".jp-InputPrompt")).to_have_text("[*]:")
+    # JupyterLab 4.0 cannot show a cell as running that it has not run itself.
+    if not version("jupyterlab").startswith("4.0."):
+        expect(book.cell(0).locator(".jp-InputPrompt")).to_have_text("[*]:")
     STOP.touch()
     until(lambda: is_whole(output(path)))
     expect(book.cell(0).locator(".jp-InputPrompt")).to_have_text("[1]:")
@@ -98,5 +104,12 @@ def stays_away(browser, server, path):
     page.close()
 
 
+def goes_for_good(browser, server, path):
+    """The recorder takes the cell while it runs; the file has all lines without a page."""
+    until(lambda: list(pathlib.Path(".nb/jobs").glob("*/ready")))
+    say("a recorder has it")
+    stays_away(browser, server, path)
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

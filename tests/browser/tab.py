@@ -3,7 +3,7 @@
 import re
 import uuid
 
-from lab import SECONDS, expect
+from lab import APP, SECONDS, expect
 
 PLAIN = "Python 3 (ipykernel)"
 
@@ -21,6 +21,9 @@ READY = """async (path) => {
 }"""
 
 
+IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+
+
 class Notebook:
     """A notebook that is open in a tab; `asked` is the kernel to choose where JupyterLab asks for one at once."""
 
@@ -28,7 +31,8 @@ class Notebook:
         self.page = page
         # A workspace that nobody has used: nothing of an earlier page is put back while one types.
         workspace = f"{server.address}/lab/workspaces/{uuid.uuid4().hex}"
-        self.page.goto(f"{workspace}/tree/{path}?token={server.token}")
+        place = f"{workspace}/tree" if APP == "jupyterlab" else f"{server.address}/notebooks"
+        self.page.goto(f"{place}/{path}?token={server.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(self.panel.locator(".jp-Cell").first).to_be_visible()
         if asked:
@@ -71,6 +75,10 @@ class Notebook:
         expect(self.panel.locator(".jp-Toolbar-kernelName")).to_have_text(kernel)
 
     def is_idle(self):
+        if APP != "jupyterlab":
+            # It has no status bar.
+            self.page.wait_for_function(IDLE, timeout=1000 * SECONDS)
+            return
         # The status bar tells of the connection too.
         expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
 

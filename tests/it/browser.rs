@@ -94,6 +94,15 @@ fn a_tab_of_jupyterlab_is_closed_while_its_cell_runs_and_nothing_is_lost() {
 
 #[test]
 #[ignore = "slow: in scripts/slow"]
+fn a_tab_without_the_extension_is_closed_while_its_cell_runs_and_nothing_is_lost() {
+    let world = World::new();
+    if let Some(mut closed) = script(&world, "live_closed.py") {
+        succeed(closed.args(["5", "without"]));
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
 fn a_tab_of_jupyterlab_4_0_is_alive() {
     for (name, arguments) in [
         ("live.py", &[][..]),
@@ -104,6 +113,40 @@ fn a_tab_of_jupyterlab_4_0_is_alive() {
         if let Some(mut tab) = script_with(&world, name, python::with_jupyterlab_4_0) {
             succeed(tab.args(arguments));
         }
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn a_page_of_notebook_7_is_alive() {
+    for (name, arguments) in [
+        ("live_typing.py", &["3", "25"][..]),
+        ("live_closed.py", &["2"]),
+    ] {
+        let world = World::new();
+        if let Some(mut page) = script_with(&world, name, python::with_notebook_7) {
+            succeed(page.env("NB_TEST_APP", "notebook").args(arguments));
+        }
+    }
+}
+
+/// As `a_person_types_and_saves…`, in a room of jupyter-collaboration, which the extension writes through.
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn a_person_types_and_saves_in_a_room_of_jupyterlab_while_an_agent_edits_without_pause() {
+    let world = World::new();
+    if let Some(mut typing) = script_with(&world, "live_typing.py", python::with_collaboration) {
+        let rounds = std::env::var("NB_TEST_ROUNDS").unwrap_or_else(|_| "20".to_owned());
+        succeed(typing.args([&*rounds, "25"]));
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
+fn what_an_agent_does_is_written_through_a_room_of_jupyterlab_once() {
+    let world = World::new();
+    if let Some(mut room) = script_with(&world, "room_two.py", python::with_collaboration) {
+        succeed(&mut room);
     }
 }
 
@@ -174,6 +217,16 @@ fn pages_an_agent_and_jupyterlab_end_with_the_same() {
             ["2", "5"]
         };
         succeed(tabs.args([pages, seconds]));
+    }
+}
+
+/// `cargo test --release` measures what users have.
+#[test]
+#[ignore = "a measurement"]
+fn how_soon_jupyterlab_shows_an_edit_and_its_first_cell() {
+    let world = World::new();
+    if let Some(mut speed) = script(&world, "live_speed.py") {
+        succeed(&mut speed);
     }
 }
 

@@ -36,6 +36,12 @@ fn an_editor_is_answered_on_a_comm_and_its_cells_are_recorded_when_it_goes() {
 }
 
 #[test]
+fn the_cell_of_a_page_that_was_closed_is_recorded_though_its_server_stays_connected() {
+    let world = World::opened();
+    succeed(&mut world.script("closed_page.py", SHARED));
+}
+
+#[test]
 fn nbclient_executes_a_notebook() {
     let world = World::opened();
     succeed(&mut world.script("notebook.py", SHARED));

@@ -34,6 +34,7 @@ const WITH_ACP: &str = include_str!("../python/acp.txt");
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
 /// The same with the extension by which several people edit one notebook.
+const WITH_NOTEBOOK_7: &str = include_str!("../browser/notebook7.txt");
 const WITH_COLLABORATION: &str = include_str!("../browser/collaboration.txt");
 
 /// The oldest version for which the extension is.
@@ -62,6 +63,12 @@ pub fn with_jupyterlab() -> &'static Path {
 pub fn with_jupyterlab_4_0() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-jupyterlab40", WITH_JUPYTERLAB_4_0))
+}
+
+/// Returns the interpreter of the environment with Notebook 7; makes the environment if it does not exist.
+pub fn with_notebook_7() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-notebook7", WITH_NOTEBOOK_7))
 }
 
 /// Returns the interpreter of the environment with JupyterLab and jupyter-collaboration; makes the environment if it

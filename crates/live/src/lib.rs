@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`live`] | the messages between an editor and `nb`, and what both know about one document; no I/O | notebook, project, activity, execution |
 //! | [`editors`] | what `nb live` does: an editor's lines read and answered, its files followed, its unsaved texts recorded | notebook, project, kernel, activity, editing, lifecycle, execution, live |
+//! | [`pages`] | whether a page is connected to a kernel of a Jupyter server | kernel, activity |
 //!
 //! An editor holds no merge. `nb` knows what an editor last had in common with the file, what it has now and what the file
 //! has, merges these by cells and by lines, and sends requests that name the text that they replace. The editor does what a
@@ -12,6 +13,7 @@
 
 pub mod editors;
 pub mod live;
+pub mod pages;
 
 use nb_core::{activity, editing, execution, lifecycle};
 use nb_kernels::kernel;

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::commands::Command;
-use crate::editors;
+use crate::{editors, pages};
 
 /// Keep the notebooks that an editor has open in step with their files
 ///
@@ -17,13 +17,20 @@ use crate::editors;
 #[derive(Args, Debug)]
 pub(crate) struct Live {
     /// Speak on stdin and stdout
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "pages")]
     stdio: bool,
+    /// Say instead whether a page is connected to this kernel of the Jupyter server that launched the process
+    #[arg(long, value_name = "KERNEL", conflicts_with = "stdio", hide = true)]
+    pages: Option<String>,
 }
 
 impl Command for Live {
     async fn run(self, _context: &Context) -> Result<ExitCode, Problem> {
-        let served = editors::serve(tokio::io::stdin(), tokio::io::stdout()).await;
+        let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+        let served = match self.pages {
+            Some(kernel) => pages::watch(kernel, stdin, stdout).await,
+            None => editors::serve(stdin, stdout).await,
+        };
         served.map_err(|error| Problem::failed("speak with the editor", &error))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::Shell;
 use crate::kernel::programs::nb_beside;
+use crate::proxy::attachment::Attachment;
 use crate::proxy::stored_outputs::HandOffScope;
 use crate::route::EditorMessage;
 
@@ -74,13 +75,18 @@ impl Shell {
             if !shell.editors.borrow().is_empty() || !shell.any_editor.replace(false) {
                 return;
             }
-            tracing::info!("the last page was closed");
-            attachment.outputs.set_pages(false);
-            attachment.outputs.set_all_away();
-            let scope = HandOffScope::Away;
-            let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
-            shell.hand_over_prompts(&prompted);
+            shell.last_page_is_gone(&attachment).await;
         });
+    }
+
+    /// Hands the cells of this front end to a recorder: nobody looks at them, though the Jupyter server keeps its connections.
+    pub(super) async fn last_page_is_gone(&self, attachment: &Attachment) {
+        tracing::info!("the last page was closed");
+        attachment.outputs.set_pages(false);
+        attachment.outputs.set_all_away();
+        let scope = HandOffScope::Away;
+        let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+        self.hand_over_prompts(&prompted);
     }
 
     fn open_editor(&self, comm: String) {
@@ -119,18 +125,7 @@ impl Shell {
         comm: &str,
         messages: mpsc::Receiver<Value>,
     ) -> anyhow::Result<()> {
-        let nb = tokio::task::spawn_blocking(nb_beside).await??;
-        let mut child = Command::new(nb)
-            .args(["live", "--stdio"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // Front ends interrupt a kernel by a signal to its group.
-            .process_group(0)
-            .spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            anyhow::bail!("nb live has no pipes");
-        };
+        let (child, input, output) = start_live(&["--stdio"]).await?;
         let result = tokio::select! {
             result = write_lines(input, messages) => result,
             result = self.publish_lines(comm, output) => result,
@@ -150,6 +145,26 @@ impl Shell {
     }
 }
 
+/// Starts an `nb live`.
+pub(super) async fn start_live(
+    arguments: &[&str],
+) -> anyhow::Result<(Child, ChildStdin, ChildStdout)> {
+    let nb = tokio::task::spawn_blocking(nb_beside).await??;
+    let mut child = Command::new(nb)
+        .arg("live")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        // Front ends interrupt a kernel by a signal to its group.
+        .process_group(0)
+        .spawn()?;
+    match (child.stdin.take(), child.stdout.take()) {
+        (Some(input), Some(output)) => Ok((child, input, output)),
+        _ => anyhow::bail!("nb live has no pipes"),
+    }
+}
+
 async fn write_lines(
     mut input: ChildStdin,
     mut messages: mpsc::Receiver<Value>,
@@ -163,7 +178,7 @@ async fn write_lines(
 }
 
 /// Waits for the end of a process whose pipes are closed.
-async fn end(mut child: Child) {
+pub(super) async fn end(mut child: Child) {
     if tokio::time::timeout(END_TIMEOUT, child.wait())
         .await
         .is_err()

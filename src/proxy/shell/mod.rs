@@ -16,6 +16,7 @@ mod editors;
 mod follow;
 mod kernel;
 mod outputs;
+mod pages;
 mod report;
 mod restart;
 mod run;
@@ -50,7 +51,9 @@ use super::vscode_restart;
 use crate::kernel::process::{Process, Signal};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::Config;
-use crate::route::{Action, Bridge, ClientId, ExecutionProgress, Kernel, Note, Now, Settings};
+use crate::route::{
+    Action, Bridge, ClientId, ExecutionProgress, Kernel, Note, Now, Phase, Settings,
+};
 use crate::socket::{KernelEndpoint, UnsentReason};
 use crate::wire::{Channel, ConnectionInfo, Verified};
 
@@ -80,6 +83,8 @@ pub(super) struct Shell {
     editors: RefCell<HashMap<String, EditorQueue>>,
     /// Whether one of them was answered, and the last one is not known to be gone.
     any_editor: Cell<bool>,
+    /// Whether the pages of a Jupyter server are watched.
+    watches_pages: Cell<bool>,
     shutdown_requested: Cell<bool>,
     /// How many panics have happened.
     panics: Cell<u32>,
@@ -203,6 +208,7 @@ impl Shell {
             record: RefCell::new(None),
             editors: RefCell::default(),
             any_editor: Cell::new(false),
+            watches_pages: Cell::new(false),
             shutdown_requested: Cell::new(false),
             panics: Cell::new(0),
             #[cfg(test)]
@@ -406,6 +412,9 @@ impl Shell {
                 .outputs
                 .take_execution(&execution, kernel, published);
             self.alarm.wake_by(attachment.outputs.due());
+            if matches!(execution.phase, Phase::Sent) {
+                self.watch_pages();
+            }
         }
         attachment.journal.add_execution(execution);
         attachment.journal.write_soon();

@@ -279,6 +279,11 @@ impl StoredOutputs {
         self.ended.borrow_mut().set_pages(any_page);
     }
 
+    /// Returns whether outputs of running or ended cells are stored.
+    pub(super) fn has_any(&self) -> bool {
+        !self.running.borrow().is_empty() || self.ended.borrow().all().next().is_some()
+    }
+
     /// Records that a client has answered its prompt.
     pub(super) fn end_prompt(&self, client: &ClientId) {
         for series in self.running.borrow_mut().iter_mut() {

@@ -20,13 +20,14 @@ struct Case<'a> {
     file: Vec<(u8, u8)>,
     opened: Vec<CellBytes>,
     dirty: bool,
+    room: bool,
     messages: Vec<Message<'a>>,
 }
 
 /// One message, or another version of the file.
 #[derive(Arbitrary, Debug)]
 enum Message<'a> {
-    Open(Vec<CellBytes>, bool),
+    Open(Vec<CellBytes>, bool, bool),
     Text(u8, u8),
     Cells(Vec<u8>, Vec<CellBytes>),
     Saving,
@@ -35,6 +36,7 @@ enum Message<'a> {
     Refused(u8, Option<u8>),
     Choose(u8, u8, u8),
     File(Vec<(u8, u8)>),
+    Propose(Vec<(u8, u8)>),
     TryAgain,
     GiveUpSave,
     Line(&'a str),
@@ -79,14 +81,16 @@ fn file(cells: &[(u8, u8)], number: usize) -> FileSnapshot {
 
 fuzz_target!(|case: Case<'_>| {
     let before = file(&case.file, 0);
-    let Ok(mut live) = LiveDocument::open(&cells(&case.opened), case.dirty, before, true) else {
+    let opened = LiveDocument::open(&cells(&case.opened), case.dirty, case.room, before, true);
+    let Ok(mut live) = opened else {
         return;
     };
     for (number, message) in case.messages.iter().enumerate() {
         let event = match message {
-            Message::Open(all, dirty) => EditorEvent::Open {
+            Message::Open(all, dirty, room) => EditorEvent::Open {
                 cells: cells(all),
                 dirty: *dirty,
+                room: *room,
             },
             Message::Text(cell, text) => EditorEvent::Text {
                 cell: pick(&NAMES, *cell).to_owned(),
@@ -114,6 +118,10 @@ fuzz_target!(|case: Case<'_>| {
             },
             Message::File(all) => {
                 live.file(file(all, number + 1));
+                EditorEvent::Applied { seq: u64::MAX }
+            }
+            Message::Propose(all) => {
+                live.propose(file(all, number + 1));
                 EditorEvent::Applied { seq: u64::MAX }
             }
             Message::TryAgain => {

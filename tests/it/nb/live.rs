@@ -461,3 +461,88 @@ fn a_process_in_a_sandbox_changes_nothing_in_an_editor() {
         (&json!(2), &json!("bbbb = 1"))
     );
 }
+
+#[test]
+fn what_is_saved_in_an_editor_is_its_persons_in_the_journal() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &[]);
+    let saves = |editor: &mut Editor, was: &str, source: &str| {
+        editor.types("e1", source);
+        editor.recorded(&[source]);
+        editor.event(json!({"type": "saving"}));
+        editor.event(json!({"type": "saved", "order": ["e1", "e2"]}));
+        std::fs::write(&editor.notebook, text(editor).replace(was, source)).expect("save it");
+        editor.recorded(&[]);
+    };
+    saves(&mut editor, "aaaa = 1", "typed = 1");
+    nb(&world, ["cells", "t.ipynb"]).ended(0);
+    let log = || nb(&world, ["log", "t.ipynb"]).ended(0).stdout;
+    assert!(
+        log().contains("human (VS Code) saved: edited aaaa"),
+        "{}",
+        log()
+    );
+    // It is known of a save right before the end, too.
+    saves(&mut editor, "typed = 1", "typed = 2");
+    editor.event(json!({"type": "closed"}));
+    until("the document is closed", || {
+        let record = editor.record();
+        record
+            .is_none_or(|it| it["notebooks"] == json!([]))
+            .then_some(())
+    });
+    assert_eq!(
+        log().matches("human (VS Code) saved: edited aaaa").count(),
+        2,
+        "{}",
+        log()
+    );
+    // Another program's change is nobody's.
+    std::fs::write(
+        &editor.notebook,
+        text(&editor).replace("typed = 2", "script = 1"),
+    )
+    .expect("write it");
+    nb(&world, ["cells", "t.ipynb"]).ended(0);
+    assert!(log().contains("somebody saved: edited aaaa"), "{}", log());
+}
+
+#[test]
+fn an_edit_in_a_room_is_written_by_its_server_once_the_editor_has_it() {
+    let world = World::new();
+    let mut editor = Editor::start(&world, &["change"], notebook(&world));
+    let cells = json!([
+        {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "aaaa = 1"},
+        {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
+    ]);
+    editor.event(json!({
+        "type": "open", "notebook": editor.notebook, "cells": cells, "dirty": true, "room": true,
+    }));
+    assert_eq!(editor.next()["type"], "synced");
+    // Another program's change is the room's to take in.
+    let before = text(&editor).replace("aaaa = 1", "other = 1");
+    std::fs::write(&editor.notebook, &before).expect("write it");
+    assert_eq!(editor.next()["type"], "synced");
+    editor.types("e1", "other = 1");
+    let mut agent = begin_edit(&world, "bbbb", "agent = 1");
+    editor.does_set("bbbb = 1", "agent = 1");
+    let store = editor.next();
+    assert_eq!(store["type"], "store");
+    assert_eq!(text(&editor), before);
+    // What a person types meanwhile is stored with it.
+    editor.types("e1", "typed = 1");
+    editor.event(json!({"type": "applied", "seq": store["seq"]}));
+    assert!(agent.try_wait().expect("look at nb edit").is_none());
+    let stored: Value = serde_json::from_str(
+        &before
+            .replace("other = 1", "typed = 1")
+            .replace("bbbb = 1", "agent = 1"),
+    )
+    .expect("it is JSON");
+    let stored = serde_json::to_string_pretty(&stored).expect("it is JSON");
+    std::fs::write(&editor.notebook, &stored).expect("write it");
+    assert!(agent.wait().expect("nb edit ends").success());
+    assert_eq!(text(&editor), stored, "nb has not written it");
+    let log = nb(&world, ["log", "t.ipynb"]).ended(0).stdout;
+    assert!(log.contains("claude edited bbbb"), "{log}");
+}

@@ -128,7 +128,7 @@ impl Past<'_> {
             let end = ends.get(&*start.msg_id).map(|end| end.status);
             let counts = start.store_history
                 && (event.request().is_some() || !asked.contains(&*start.msg_id))
-                && !matches!(end, Some(CellEnd::Aborted | CellEnd::Withdrawn));
+                && end.is_none_or(CellEnd::has_begun);
             let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
             counts.then_some((start, is_here))
         });

@@ -15,6 +15,12 @@ use crate::kernel::spec::jupyter_paths::JupyterPaths;
 use crate::kernel::variables::Variables;
 use crate::project::session_name;
 
+/// The line of `nb live --pages` that says that a page is connected to a kernel, or is again.
+pub const PAGE_CONNECTED: &str = "connected";
+
+/// The line that says that none has been for a while.
+pub const PAGES_GONE: &str = "gone";
+
 /// How many records of servers are read at most.
 const MOST_SERVERS: usize = 64;
 
@@ -36,13 +42,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// name of a drive before it.
 pub fn notebook_of_server(path: &Path, variables: &dyn Variables) -> Option<PathBuf> {
     let spellings = session_name::spellings(path);
-    let pid: Option<u32> = variables
-        .get("JPY_PARENT_PID")
-        .and_then(|pid| pid.to_str()?.parse().ok());
-    let paths = JupyterPaths::new(variables).ok()?;
-    let servers = records(&paths.runtime_dir);
-    let server = servers.into_iter().find(|server| Some(server.pid) == pid);
-    if let Some(server) = server {
+    if let Some(server) = launching_server(variables) {
         let mut files = spellings.iter().map(|path| server.root_dir.join(path));
         return files.find(|file| file.is_file());
     }
@@ -50,6 +50,36 @@ pub fn notebook_of_server(path: &Path, variables: &dyn Variables) -> Option<Path
     let launched = PathBuf::from(variables.get("JPY_SESSION_NAME")?);
     let is_it = launched.is_absolute() && spellings.iter().any(|path| launched.ends_with(path));
     is_it.then_some(launched)
+}
+
+/// Says whether a Jupyter server has launched this process.
+pub fn is_launched_by_server(variables: &dyn Variables) -> bool {
+    launching_server(variables).is_some()
+}
+
+/// Asks the Jupyter server that launched this process how many pages and other clients are connected to one of its kernels.
+///
+/// # Errors
+/// It has no record, does not answer, or not with that.
+pub fn connections(kernel: &str, variables: &dyn Variables) -> io::Result<u64> {
+    let server = launching_server(variables).ok_or(io::ErrorKind::NotFound)?;
+    if !kernel
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let answer = server.get(&format!("api/kernels/{kernel}"))?;
+    answer["connections"]
+        .as_u64()
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn launching_server(variables: &dyn Variables) -> Option<ServerRecord> {
+    let pid: u32 = variables.get("JPY_PARENT_PID")?.to_str()?.parse().ok()?;
+    let paths = JupyterPaths::new(variables).ok()?;
+    let mut servers = records(&paths.runtime_dir).into_iter();
+    servers.find(|server| server.pid == pid)
 }
 
 /// Reads the records of this user's servers whose processes are alive.
@@ -121,6 +151,10 @@ impl ServerRecord {
 
     /// Asks the server for its sessions.
     pub(super) fn sessions(&self) -> io::Result<Value> {
+        self.get("api/sessions")
+    }
+
+    fn get(&self, path: &str) -> io::Result<Value> {
         let head = [&self.hostname, &self.base_url, &self.token];
         let is_plain = |text: &&String| text.bytes().all(|byte| byte.is_ascii_graphic());
         if self.secure || !self.sock.is_empty() || !head.iter().all(is_plain) {
@@ -130,7 +164,7 @@ impl ServerRecord {
         let mut stream = self.connect()?;
         // An answer in HTTP/1.0 has no chunks, and ends with the connection.
         let request = format!(
-            "GET {}api/sessions HTTP/1.0\r\nHost: localhost:{}\r\nAuthorization: token {}\r\nAccept: application/json\r\n\r\n",
+            "GET {}{path} HTTP/1.0\r\nHost: localhost:{}\r\nAuthorization: token {}\r\nAccept: application/json\r\n\r\n",
             self.base_url, self.port, self.token
         );
         stream.write_all(request.as_bytes())?;

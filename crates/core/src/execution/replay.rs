@@ -149,7 +149,7 @@ impl KernelPast<'_> {
                 continue;
             };
             let end = ends.get(&*start.msg_id).map(|end| end.status);
-            if matches!(end, Some(CellEnd::Aborted | CellEnd::Withdrawn)) {
+            if end.is_some_and(|end| !end.has_begun()) {
                 continue;
             }
             let place = match (&start.cell, &start.code) {

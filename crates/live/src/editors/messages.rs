@@ -17,6 +17,7 @@ pub(super) enum Incoming {
         notebook: PathBuf,
         cells: Vec<EditorCell>,
         dirty: bool,
+        room: bool,
     },
     Document {
         doc: String,
@@ -100,11 +101,12 @@ pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
     }
     let doc = String::deserialize(head.doc)?;
     Ok(match (EditorEvent::deserialize(value)?, head.notebook) {
-        (EditorEvent::Open { cells, dirty }, Some(notebook)) => Incoming::Open {
+        (EditorEvent::Open { cells, dirty, room }, Some(notebook)) => Incoming::Open {
             doc,
             notebook,
             cells,
             dirty,
+            room,
         },
         (event, _) => Incoming::Document { doc, event },
     })

@@ -116,6 +116,9 @@ pub async fn serve(
             break Err(error);
         }
     };
+    for document in editor.documents.values() {
+        document.file.record_save().await;
+    }
     editor.records.remove();
     served
 }
@@ -180,15 +183,21 @@ impl Drop for OpenDocument {
 }
 
 impl OpenDocument {
-    /// Answers a writer if the editor has what it proposed, or if the file is another one by now.
-    fn answer_writer(&mut self) {
+    /// Answers a writer if the editor has what it proposed, or if the file is another one by now. Returns whether the file
+    /// is to be read: a room's server has written it.
+    fn answer_writer(&mut self) -> bool {
         let live = &self.file.live;
         let answer = match self.file.is_proposed() {
+            true if live.has_version() && live.is_room() => {
+                ProposalAnswer::Stored(live.stored().clone())
+            }
             true if live.has_version() => ProposalAnswer::Go,
             false if !live.is_saving() => ProposalAnswer::Changed,
-            _ => return,
+            _ => return false,
         };
+        let is_stored = matches!(answer, ProposalAnswer::Stored(_));
         self.tell_writer(answer);
+        is_stored
     }
 
     /// Follows the outputs of a run, and those of no other one.
@@ -218,7 +227,9 @@ impl OpenDocument {
         if let WriterState::Waits(waits) = writer.state {
             let _ = waits.send(answer);
         }
-        if self.file.is_proposed() {
+        if self.file.live.is_room() {
+            self.file.forget_proposal();
+        } else if self.file.is_proposed() {
             self.writer = Some(Writer {
                 state: WriterState::Writes,
                 until: Instant::now() + LONGEST_WRITE,
@@ -258,7 +269,8 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 notebook,
                 cells,
                 dirty,
-            }) => self.open(&doc, &notebook, cells, dirty).await,
+                room,
+            }) => self.open(&doc, &notebook, cells, dirty, room).await,
             // Of a later version.
             Ok(Incoming::Unknown) => Ok(()),
             Err(error) => self.problem(None, None, &error.to_string()).await,
@@ -286,7 +298,9 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 Ok(())
             }
             EditorLine::Closed { doc } => {
-                self.documents.remove(&doc);
+                if let Some(document) = self.documents.remove(&doc) {
+                    document.file.record_save().await;
+                }
                 self.record(false);
                 Ok(())
             }
@@ -299,9 +313,11 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         notebook: &Path,
         cells: Vec<EditorCell>,
         dirty: bool,
+        room: bool,
     ) -> io::Result<()> {
         if self.documents.contains_key(doc) {
-            return self.event(doc, EditorEvent::Open { cells, dirty }).await;
+            let open = EditorEvent::Open { cells, dirty, room };
+            return self.event(doc, open).await;
         }
         if self.documents.len() >= MOST_DOCUMENTS {
             let text = format!("{MOST_DOCUMENTS} notebooks are open, which is the most");
@@ -316,7 +332,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             let text = format!("{} is in no project of nb", notebook.display());
             return self.problem(Some(doc), None, &text).await;
         };
-        let opened = OpenFile::open(&notebook, cells, dirty, self.can_change).await;
+        let opened = OpenFile::open(&notebook, cells, (dirty, room), self.can_change).await;
         let file = match opened {
             Ok(file) => file,
             Err(error) => return self.problem(Some(doc), None, &error).await,
@@ -359,10 +375,16 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             EditorEvent::Applied { .. } | EditorEvent::Refused { .. }
         );
         if let Some(writer) = document.writer.as_mut().filter(|_| is_answer) {
-            writer.until = writer.until.max(Instant::now() + LONGEST_WAIT);
+            let wait = match document.file.live.is_room() {
+                true => LONGEST_SAVE,
+                false => LONGEST_WAIT,
+            };
+            writer.until = writer.until.max(Instant::now() + wait);
         }
         if let (Some(activity), EditorEvent::Text { cell, .. }) = (&mut document.activity, &event)
             && let Some(id) = document.file.live.cell_id(cell)
+            // There it may be from another page.
+            && !document.file.live.is_room()
         {
             activity.typed(id);
         }
@@ -393,7 +415,11 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                     .or_else(|| Some(Instant::now() + LONGEST_SAVE)),
                 false => None,
             };
-            document.answer_writer();
+            if document.answer_writer() {
+                document.file.withdraw().await;
+                let live = &mut document.file.live;
+                requests.extend(std::iter::from_fn(|| live.poll()));
+            }
             for request in &mut requests {
                 document.file.date(request);
             }

@@ -7,11 +7,15 @@ use jiff::Timestamp;
 
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::stamp;
+use crate::editing::view;
 use crate::live::protocol::{EditorCell, EditorRequest};
 use crate::live::{FileSnapshot, LiveDocument};
-use crate::notebook::Document;
+use crate::notebook::{Document, Revision};
 use crate::project::Project;
 use crate::project::live_editor::{LiveNotebook, UnsavedText};
+
+/// Who reads the notebook for the journal.
+const NB: &str = "nb";
 
 /// Who has written a file of which the journal says nothing.
 const UNKNOWN_WRITER: &str = "another program";
@@ -35,6 +39,9 @@ pub(super) struct OpenFile {
     by: String,
     /// What a writer is about to write.
     proposed: Option<FileSnapshot>,
+    /// The revision of the last version that has the editor's texts, and that no command of `nb` wrote: the editor has
+    /// saved it.
+    saved: Option<Revision>,
     /// When the person began to type what is unsaved.
     since: Option<Timestamp>,
     pub(super) live: LiveDocument,
@@ -48,7 +55,7 @@ impl OpenFile {
     pub(super) async fn open(
         notebook: &Path,
         cells: Vec<EditorCell>,
-        dirty: bool,
+        (dirty, room): (bool, bool),
         can_change: bool,
     ) -> Result<Self, String> {
         let path = notebook.to_owned();
@@ -62,7 +69,7 @@ impl OpenFile {
             };
             let modified = modified(&file);
             let (stamp, by) = (version.stamp.clone(), version.by.clone());
-            let live = LiveDocument::open(&cells, dirty, version, can_change);
+            let live = LiveDocument::open(&cells, dirty, room, version, can_change);
             let live = live.map_err(|error| error.to_string())?;
             Ok(Self {
                 file,
@@ -70,6 +77,7 @@ impl OpenFile {
                 modified,
                 by,
                 proposed: None,
+                saved: None,
                 since: None,
                 live,
             })
@@ -156,15 +164,22 @@ impl OpenFile {
             let document = file.read().ok()?;
             let stamp = stamp(&document);
             let modified = modified(&file);
-            let is_new = stamp != known && !has_texts(&document, &texts);
-            let by = is_new.then(|| writer_soon(&file, &document)).flatten();
-            Some((document, stamp, modified, by))
+            let (by, saved) = match stamp != known {
+                true if has_texts(&document, &texts) => (None, Some(document.revision())),
+                true => (writer_soon(&file, &document), None),
+                false => (None, None),
+            };
+            Some((document, stamp, modified, by, saved))
         });
-        let Ok(Some((document, stamp, modified, by))) = read.await else {
+        let Ok(Some((document, stamp, modified, by, saved))) = read.await else {
             tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
             return;
         };
         if let Some(after) = &self.proposed {
+            // A room's server writes what the editors have, also while they get what is proposed.
+            if self.live.is_room() {
+                return;
+            }
             if stamp == after.stamp {
                 return self.wrote();
             }
@@ -177,6 +192,7 @@ impl OpenFile {
             self.proposed = None;
         }
         self.modified = modified;
+        self.saved = saved.or(self.saved);
         if stamp != self.stamp {
             self.stamp.clone_from(&stamp);
             self.by = by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned());
@@ -186,6 +202,18 @@ impl OpenFile {
             stamp,
             by: self.by.clone(),
         });
+    }
+
+    /// Has the journal say that the person has saved, while the record of this process is the evidence of it.
+    pub(super) async fn record_save(&self) {
+        if self.saved.is_none() {
+            return;
+        }
+        let file = self.file.clone();
+        let recorded = tokio::task::spawn_blocking(move || view::open(&file, NB).map(drop));
+        if let Ok(Err(error)) = recorded.await {
+            tracing::debug!(%error, "a save is not in the journal");
+        }
     }
 
     /// Returns what a record has of the notebook.
@@ -203,6 +231,8 @@ impl OpenFile {
         };
         LiveNotebook {
             notebook: self.file.key.clone(),
+            room: self.live.is_room(),
+            saved: self.saved,
             since: self.since,
             cells,
         }

@@ -11,7 +11,7 @@ use crate::activity::actor::Actor;
 use crate::activity::labels::first_line;
 use crate::execution::cell_lookup::{CellLookup, is_uri};
 use crate::notebook::ChangeKind;
-use crate::project::event::{CellEnd, Event, EventKind, NotebookChange, RunningExecution};
+use crate::project::event::{Event, EventKind, NotebookChange, RunningExecution};
 
 /// How long a cell stays marked.
 pub const MARKED: SignedDuration = SignedDuration::from_mins(10);
@@ -70,7 +70,7 @@ impl Marks {
             }
             EventKind::Done(end) => {
                 let run = self.runs.remove(&end.msg_id);
-                if let Some((id, by)) = run.filter(|_| was_run(end.status)) {
+                if let Some((id, by)) = run.filter(|_| end.status.has_begun()) {
                     self.ran(id, by, event.at);
                 }
             }
@@ -197,18 +197,6 @@ fn cell_id(live: &LiveDocument, name: Option<&str>, code: Option<&str>) -> Optio
     Some(document.cells().get(position)?.id().to_owned())
 }
 
-/// Says whether the kernel ran the cell.
-fn was_run(end: CellEnd) -> bool {
-    !matches!(
-        end,
-        CellEnd::Aborted
-            | CellEnd::Withdrawn
-            | CellEnd::NotRun
-            | CellEnd::NoKernel
-            | CellEnd::Edited
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -238,7 +226,7 @@ mod tests {
             stamp: "1".to_owned(),
             by: "ada".to_owned(),
         };
-        LiveDocument::open(&cells.collect::<Vec<_>>(), false, file, true).unwrap()
+        LiveDocument::open(&cells.collect::<Vec<_>>(), false, false, file, true).unwrap()
     }
 
     fn at(minute: i64) -> Timestamp {

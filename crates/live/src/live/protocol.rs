@@ -39,6 +39,9 @@ pub enum EditorEvent {
         cells: Vec<EditorCell>,
         /// Whether the document has changes that are not saved.
         dirty: bool,
+        /// Whether a server has the document in a room with other people's pages, and writes the file.
+        #[serde(default)]
+        room: bool,
     },
     /// The person changed a cell's text.
     Text {
@@ -178,6 +181,11 @@ pub enum EditorRequest {
         execution_count: Option<u64>,
         /// Who ran the cell.
         by: String,
+    },
+    /// Have the server of the document's room write the file. The editor answers when the server has been asked.
+    Store {
+        /// The number that the answer names.
+        seq: u64,
     },
     /// Show that a cell has two texts. It stands until [`EditorRequest::Settled`].
     Conflict {

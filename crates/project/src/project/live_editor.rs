@@ -3,6 +3,7 @@
 //! `nb live` writes its record when something changes and each [`RENEWED`], and removes it when it ends. One that was
 //! killed leaves its record behind, and one that stands still does not renew it: a reader checks both.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 use super::folder::Project;
+use crate::notebook::Revision;
 
 /// The time after which a record is written anew.
 pub const RENEWED: Duration = Duration::from_secs(5);
@@ -46,6 +48,12 @@ pub struct LiveEditor {
 pub struct LiveNotebook {
     /// The notebook's key in the project.
     pub notebook: String,
+    /// Whether a server has it in a room, and writes the file.
+    #[serde(default)]
+    pub room: bool,
+    /// The revision of the notebook that the editor has saved last.
+    #[serde(default)]
+    pub saved: Option<Revision>,
     /// When the person began to type what is unsaved.
     pub since: Option<Timestamp>,
     /// The cells whose text is unsaved.
@@ -61,7 +69,21 @@ pub struct UnsavedText {
     pub source: String,
 }
 
+/// What became of a change that was given to an editor in a room, whose people type on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredInRoom {
+    /// By id: the texts of the editor that were replaced, where they were not those of the file.
+    pub replaced: BTreeMap<String, String>,
+    /// The ids of the cells that keep the text of the people, who have changed the same lines.
+    pub refused: Vec<String>,
+}
+
 impl LiveEditor {
+    /// Returns the name under which the person at this editor acts.
+    pub fn by(&self) -> String {
+        format!("human ({})", self.editor)
+    }
+
     /// Says whether the record is young enough to be believed. A time in the future, to which a clock that was set back
     /// leads, counts.
     pub fn is_current(&self, now: Timestamp) -> bool {
@@ -128,6 +150,8 @@ mod tests {
             editor: "VS Code".into(),
             can_change: true,
             notebooks: vec![LiveNotebook {
+                room: false,
+                saved: None,
                 notebook: "a.ipynb".into(),
                 since: Some(now),
                 cells: vec![UnsavedText {

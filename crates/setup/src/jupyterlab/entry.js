@@ -17,8 +17,10 @@ const container = {
     scope = shares;
   },
   async get() {
-    const names = ['@jupyterlab/apputils', '@jupyterlab/notebook', '@jupyterlab/statusbar', '@lumino/widgets'];
-    const [apputils, notebook, statusbar, widgets] = await Promise.all(names.map(shared));
+    const names = ['@jupyterlab/apputils', '@jupyterlab/notebook', '@lumino/widgets'];
+    const [apputils, notebook, widgets] = await Promise.all(names.map(shared));
+    // Notebook 7 may have none.
+    const statusbar = await shared('@jupyterlab/statusbar').catch(() => undefined);
     const { plugin } = require('./extension');
     return () => ({ __esModule: true, default: plugin({ apputils, notebook, statusbar, widgets }) });
   },

@@ -53,8 +53,9 @@ function comparison(texts) {
 
 /** What a tab shows of others' work. */
 class Page {
-  /** @param {any} modules those of JupyterLab @param {any} tracker its open notebooks */
-  constructor({ apputils, widgets }, tracker) {
+  /** @param {any} modules those of JupyterLab @param {any} contents its files @param {any} tracker its open notebooks */
+  constructor({ apputils, widgets }, contents, tracker) {
+    this.contents = contents;
     this.apputils = apputils;
     this.widgets = widgets;
     this.tracker = tracker;
@@ -233,11 +234,11 @@ function plugin(modules) {
     id: 'nb-live:plugin',
     autoStart: true,
     requires: [INotebookTracker],
-    optional: [modules.statusbar.IStatusBar],
-    activate(/** @type {any} */ _, /** @type {any} */ tracker, /** @type {any} */ statusBar) {
-      const page = new Page(modules, tracker);
+    optional: modules.statusbar ? [modules.statusbar.IStatusBar] : [],
+    activate(/** @type {any} */ { serviceManager }, /** @type {any} */ tracker, /** @type {any} */ statusBar) {
+      const page = new Page(modules, serviceManager.contents, tracker);
       statusBar?.registerStatusItem('nb-live', { item: page.status, align: 'left', rank: 10 });
-      NotebookActions.executionScheduled.connect((/** @type {any} */ __, /** @type {any} */ { notebook, cell }) => {
+      NotebookActions.executionScheduled.connect((/** @type {any} */ _, /** @type {any} */ { notebook, cell }) => {
         for (const tab of page.tabs.values()) if (tab.panel.content === notebook) tab.runs(cell.model.id);
       });
     },

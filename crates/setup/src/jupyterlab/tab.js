@@ -17,7 +17,7 @@ const REFUSED = /** @type {const} */ ({ applied: false });
 
 /**
  * @typedef {import('../vscode/live').Answer} Answer
- * @typedef {{ shows: (tab: Tab) => void, says: (text: string) => void, fails: (text: string) => void,
+ * @typedef {{ contents: any, shows: (tab: Tab) => void, says: (text: string) => void, fails: (text: string) => void,
  *   offers: (tab: Tab, message: any, by: string | undefined) => void,
  *   compares: (tab: Tab, cell: any, was: string, title: string | undefined) => void }} Page
  */
@@ -73,7 +73,10 @@ class Tab {
       this.isLate = true;
       this.live.changed(this.doc);
     });
-    void this.context.ready.then(() => this.connection.comm && this.live.open(this.doc));
+    void this.context.ready.then(() => {
+      if (this.isRoom) savesUnasked(this.context);
+      if (this.connection.comm) this.live.open(this.doc);
+    });
     this.context.pathChanged.connect(again);
     // Exactly the texts that are saved are reported: they are taken right after this.
     this.context.saveState.connect((/** @type {any} */ _, /** @type {string} */ state) => {
@@ -83,7 +86,7 @@ class Tab {
     });
     this.context.disposed.connect(() => this.stop());
     const save = this.context.save.bind(this.context);
-    this.context.save = () => this.saveInTurn(save);
+    this.context.save = () => (this.isRoom ? save() : this.saveInTurn(save));
     this.live.start();
   }
 
@@ -102,15 +105,21 @@ class Tab {
     return this.context.model.sharedModel;
   }
 
+  /** Whether the server has the document in a room, with the pages of others, and writes the file. */
+  get isRoom() {
+    return Boolean(this.context.model.collaborative);
+  }
+
   describe() {
-    const { model, isReady, isDisposed } = this.context;
-    // A shared room holds and saves the document, and its server writes the file.
-    if (!isReady || isDisposed || model.collaborative) return undefined;
+    const { model, isReady, isDisposed, _contentProviderId: provider, _createSaveOptions: options } = this.context;
+    const room = this.isRoom;
+    if (!isReady || isDisposed || (room && (provider !== 'rtc' || !options))) return undefined;
     const { cells, nbformat_minor: minor } = this.notebook;
     const all = cells.map((/** @type {any} */ cell) => (
       { cell: cell.id, id: minor >= 5 ? cell.id : undefined, cell_type: cell.cell_type, source: cell.getSource() }));
     if (new Set(all.map((/** @type {any} */ each) => each.cell)).size < all.length) return undefined;
-    return { notebook: this.context.path, cells: all, dirty: model.dirty };
+    // In a room others' changes come without unsaved changes.
+    return { notebook: this.context.path, cells: all, dirty: room || model.dirty, room };
   }
 
   lost() {
@@ -168,6 +177,7 @@ class Tab {
       case 'order': return this.keep(() => this.order(message));
       case 'metadata': return this.keep(() => this.metadata(message));
       case 'outputs': return this.keep(() => this.outputs(message));
+      case 'store': return this.store();
       default: return REFUSED;
     }
   }
@@ -273,6 +283,14 @@ class Tab {
     return APPLIED;
   }
 
+  /** Asks the server of the room to write the file: a save of this page would write over what others type. */
+  async store() {
+    const { context } = this;
+    const options = { ...context._createSaveOptions(), contentProviderId: context._contentProviderId };
+    await this.page.contents.save(context.path, options);
+    return APPLIED;
+  }
+
   // ---- Outputs of others' runs
 
   /** Shows outputs, or holds them while the cell waits or runs. @param {any} message @returns {Answer} */
@@ -347,7 +365,9 @@ class Tab {
     if (this.activity.tell(doc, message, Date.now())) {
       if (message.type === 'activity') this.follows();
     } else if (message.type === 'output') {
-      if (this.shown?.run === message.run) this.keep(() => this.progress(message));
+      // In a room each page gets them: only one may write.
+      const isAlone = !this.isRoom || this.notebook.awareness?.getStates().size === 1;
+      if (isAlone && this.shown?.run === message.run) this.keep(() => this.progress(message));
     } else if (message.type === 'conflict') {
       this.conflicts.set(message.cell, message);
     } else if (message.type === 'settled') {
@@ -364,7 +384,7 @@ class Tab {
 
   /** The document has all that the file has: a save asks nothing, and nothing is unsaved but what the person typed. */
   synced(/** @type {any} */ message) {
-    if (this.saves) return;
+    if (this.saves || this.isRoom) return;
     this.stamp(message);
     if (!this.isClean || this.held.size || this.live.report(this.doc)) return;
     this.isClean = false;
@@ -405,6 +425,19 @@ class Tab {
     // JupyterLab takes no other save before this one has ended.
     if (!this.context.isDisposed) void this.live.saved(this.doc);
   }
+}
+
+/** Lets saves of a document in a room ask nothing: the room has all that the file has. @param {any} context */
+function savesUnasked(context) {
+  const inherited = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(context), 'contentsModel')?.get;
+  if (!inherited) return;
+  context.lastModifiedCheckMargin = Number.MAX_SAFE_INTEGER;
+  Object.defineProperty(context, 'contentsModel', {
+    get() {
+      const { hash, ...model } = inherited.call(context) ?? {};
+      return hash === undefined ? inherited.call(context) : model;
+    },
+  });
 }
 
 /** @param {unknown} text */

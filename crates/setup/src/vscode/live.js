@@ -13,7 +13,7 @@ const UNKNOWN_COMMAND = 2;
 
 /**
  * @typedef {{ cell: string, id?: string, cell_type: 'code' | 'markdown' | 'raw', source: string }} Cell
- * @typedef {{ notebook: string, cells: Cell[], dirty: boolean }} OpenDocument
+ * @typedef {{ notebook: string, cells: Cell[], dirty: boolean, room?: boolean }} OpenDocument `room`: a server writes the file
  * @typedef {{ applied: true } | { applied: false, source?: string }} Answer `source` is the text that the cell has
  */
 

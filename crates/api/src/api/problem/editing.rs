@@ -114,7 +114,7 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
         }
         WriteError::InRoom { .. } => Problem::new(ProblemKind::Refused, causes(error))
             .hint(hint![
-                "ask the person to close its tab there, or to make the change; ",
+                "ask the person to run nb serve --jupyterlab and to reload the page, or to close its tab there; ",
                 option(Verb::Edit, "--force"),
                 " writes all the same"
             ]),

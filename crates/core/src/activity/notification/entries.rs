@@ -126,8 +126,7 @@ pub(super) fn summaries(
                 let label = beginning
                     .map_or_else(|| "a cell".to_owned(), |beginning| label(beginning.start));
                 match ends.get(msg_id.as_str()) {
-                    // It did not run.
-                    Some(CellEnd::Aborted | CellEnd::Withdrawn) => continue,
+                    Some(status) if !status.has_begun() => continue,
                     Some(status) => summary.ran.push((label, Some(status.shown()))),
                     None => summary.runs = Some((label, event.at)),
                 }

@@ -14,6 +14,7 @@ use super::{EDIT_TIMEOUT, READ_TIMEOUT, git_head, overwritten};
 use crate::activity::participants::joined;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::TransactionResult;
+use crate::kernel::process::Process;
 use crate::notebook::{Cell, CellChange, ChangeKind, Document, ExactBytes, Revision};
 use crate::project::Project;
 use crate::project::event::{
@@ -22,6 +23,7 @@ use crate::project::event::{
 use crate::project::fresh_id;
 use crate::project::joined::JoinedFrontEnd;
 use crate::project::ledger::Ledger;
+use crate::project::live_editor::LiveEditor;
 
 /// How many of the journal's last entries are compared with the ledger. A process that was killed between
 /// its writes to the journal and to the ledger leaves one or two.
@@ -234,7 +236,10 @@ impl<'a> Recording<'a> {
         }
         versions.keep(&self.notebook.project);
         let git = git_head::moved_with(&self.notebook.real);
-        let (by, joined) = self.saved_by(&steps, &cells, git.is_some());
+        let (by, joined) = match self.saved_in_editor(document) {
+            Some(by) if git.is_none() => (Some(by), Vec::new()),
+            _ => self.saved_by(&steps, &cells, git.is_some()),
+        };
         let git = git.filter(|_| by.is_none());
         let text = |revision: Revision| super::version_source(self.notebook, revision);
         let (mut watched, before) = (self.watched(content), &content.cells);
@@ -256,6 +261,18 @@ impl<'a> Recording<'a> {
             true => Ok(()),
             false => self.keep_watched(content, &watched),
         }
+    }
+
+    /// Returns the person in whose editor a notebook was saved, if the editor has said so through `nb live`.
+    fn saved_in_editor(&self, document: &Document) -> Option<String> {
+        let revision = document.revision();
+        let has_saved = |editor: &LiveEditor| {
+            let mut notebooks = editor.notebooks.iter();
+            notebooks.any(|it| it.notebook == self.notebook.key && it.saved == Some(revision))
+        };
+        let mut editors = self.notebook.project.live_editors().into_iter();
+        let editor = editors.find(|it| has_saved(it) && Process::is_live_editor_here(it))?;
+        Some(editor.by())
     }
 
     /// Returns the actor of a front end that has saved, if there is evidence of that: it has just run the new text

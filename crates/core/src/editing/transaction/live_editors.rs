@@ -7,6 +7,9 @@
 //! ([`Proposal`]) and the bytes of the notebook. `nb live` answers with a line once the editor has the change, or if it
 //! does not answer in time. Then the writer writes the file and says so. If the connection ends before that, `nb live`
 //! takes the change back.
+//!
+//! A notebook in a room of jupyter-collaboration is written by its server alone, which would drop what people type if the
+//! file changed. One of the pages gets the change, and asks the server to save.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -21,7 +24,7 @@ use crate::kernel::process::Process;
 use crate::kernel::process::connection::live_sockets;
 use crate::kernel::variables::ProcessVariables;
 use crate::notebook::Document;
-use crate::project::live_editor::LiveEditor;
+use crate::project::live_editor::{LiveEditor, StoredInRoom};
 
 /// How long a writer waits for an answer. `nb live` itself waits for its editor for a second, and for the end of a save
 /// for five.
@@ -43,14 +46,27 @@ pub struct Proposal {
     pub by: String,
 }
 
+impl Proposal {
+    fn new(notebook: &NotebookFile, before: &Document, after: &Document, by: &str) -> Self {
+        Self {
+            notebook: notebook.real.clone(),
+            before: stamp(before),
+            bytes: after.chunks().map(|chunk| chunk.len() as u64).sum(),
+            by: by.to_owned(),
+        }
+    }
+}
+
 /// The answer to a proposal, a word in a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposalAnswer {
     /// The file can be written: the editor has the change, or is not waited for.
     Go,
     /// The file is another one by now: the change is to be made again.
     Changed,
+    /// The notebook is in a room: the editor has the change, and the room's server was asked to write the file.
+    Stored(StoredInRoom),
 }
 
 /// The line with which a writer says that the file has the new notebook.
@@ -59,12 +75,24 @@ pub const WRITTEN: &str = "written";
 /// The connections to the editors that have a notebook open.
 pub(super) struct LiveEditors {
     connections: Vec<BufReader<UnixStream>>,
+    /// Those that have the notebook open in a room.
+    in_room: Vec<BufReader<UnixStream>>,
     changes: u32,
 }
 
 /// Says whether an editor that makes changes has a notebook open.
 pub(crate) fn has_open(notebook: &NotebookFile) -> bool {
     editors(notebook).next().is_some()
+}
+
+/// Says whether an editor has a notebook open in a room, and has the room's server write it.
+pub(crate) fn has_room(notebook: &NotebookFile) -> bool {
+    editors(notebook).any(|editor| is_in_room(&editor, notebook))
+}
+
+fn is_in_room(editor: &LiveEditor, notebook: &NotebookFile) -> bool {
+    let mut notebooks = editor.notebooks.iter();
+    notebooks.any(|it| it.room && it.notebook == notebook.key)
 }
 
 /// Returns the names of the editors that get what this process writes into a notebook before it is written.
@@ -106,17 +134,45 @@ fn running_editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> 
 impl LiveEditors {
     /// Connects to the editors that have a notebook open.
     pub(super) fn of(notebook: &NotebookFile) -> Self {
-        let connections = running_editors(notebook).filter_map(|editor| {
-            let mut sockets = live_sockets(editor.pid, &ProcessVariables);
-            let stream = sockets.find_map(|socket| UnixStream::connect(socket).ok())?;
-            stream.set_read_timeout(Some(TIMEOUT)).ok()?;
-            stream.set_write_timeout(Some(TIMEOUT)).ok()?;
-            Some(BufReader::new(stream))
-        });
-        Self {
-            connections: connections.collect(),
+        let mut all = Self {
+            connections: Vec::new(),
+            in_room: Vec::new(),
             changes: 0,
+        };
+        for editor in running_editors(notebook) {
+            if let Some(connection) = connect(&editor) {
+                match is_in_room(&editor, notebook) {
+                    true => all.in_room.push(connection),
+                    false => all.connections.push(connection),
+                }
+            }
         }
+        all
+    }
+
+    /// Says whether the notebook is in a room that one of the editors speaks for.
+    pub(super) fn has_room(&self) -> bool {
+        !self.in_room.is_empty()
+    }
+
+    /// Gives what is to be written to one of the editors in a room, which has the room's server write it. If none does,
+    /// the answer is [`ProposalAnswer::Go`], and there is no such editor any more.
+    pub(super) fn store(
+        &mut self,
+        notebook: &NotebookFile,
+        before: &Document,
+        after: &Document,
+        by: &str,
+    ) -> ProposalAnswer {
+        let proposal = Proposal::new(notebook, before, after, by);
+        while let Some(connection) = self.in_room.first_mut() {
+            let sent = send(connection.get_mut(), &proposal, after);
+            match sent.and_then(|()| answer(connection)) {
+                Ok(ProposalAnswer::Go) | Err(_) => drop(self.in_room.remove(0)),
+                Ok(answer) => return answer,
+            }
+        }
+        ProposalAnswer::Go
     }
 
     /// Gives the editors what is to be written, and waits until each has it or is not waited for.
@@ -130,19 +186,14 @@ impl LiveEditors {
         if self.connections.is_empty() {
             return ProposalAnswer::Go;
         }
-        let proposal = Proposal {
-            notebook: notebook.real.clone(),
-            before: stamp(before),
-            bytes: after.chunks().map(|chunk| chunk.len() as u64).sum(),
-            by: by.to_owned(),
-        };
+        let proposal = Proposal::new(notebook, before, after, by);
         self.connections
             .retain_mut(|connection| send(connection.get_mut(), &proposal, after).is_ok());
         let mut has_changed = false;
         // One that does not answer gets no further message: it reads the file.
         self.connections.retain_mut(|connection| {
             let answer = answer(connection);
-            has_changed |= matches!(answer, Ok(ProposalAnswer::Changed));
+            has_changed |= answer.as_ref().is_ok_and(|it| *it != ProposalAnswer::Go);
             answer.is_ok()
         });
         self.changes += u32::from(has_changed);
@@ -158,6 +209,14 @@ impl LiveEditors {
             let _ = writeln!(connection.get_mut(), "{WRITTEN}");
         }
     }
+}
+
+fn connect(editor: &LiveEditor) -> Option<BufReader<UnixStream>> {
+    let mut sockets = live_sockets(editor.pid, &ProcessVariables);
+    let stream = sockets.find_map(|socket| UnixStream::connect(socket).ok())?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(TIMEOUT)).ok()?;
+    Some(BufReader::new(stream))
 }
 
 fn send(stream: &mut UnixStream, proposal: &Proposal, after: &Document) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! notebook open through `nb live`, exchange the file with a new one, and check the file that was swapped out. If another
 //! program, which takes no lock, has saved in between, its save is merged and the file exchanged again, so that no save is
 //! lost. The swapped-out file stays until no process can write into it any more. If a command is killed, the next one
-//! finishes its transaction.
+//! finishes its transaction. A notebook in a room of jupyter-collaboration is written by its server (`room`).
 
 mod create;
 mod draft;
@@ -14,6 +14,7 @@ mod holders;
 mod leftover;
 mod live_editors;
 mod rename;
+mod room;
 mod sizes;
 mod swap;
 mod swapped_out;
@@ -25,7 +26,7 @@ use std::time::Duration;
 pub use error::WriteError;
 pub use finish::finish;
 pub use live_editors::{Proposal, ProposalAnswer, WRITTEN, is_confined, stamp};
-pub(crate) use live_editors::{has_open, names_of_asked};
+pub(crate) use live_editors::{has_open, has_room, names_of_asked};
 pub use rename::{RenameError, rename};
 pub use touch::settle;
 
@@ -194,6 +195,13 @@ fn write_locked<E: std::error::Error + 'static>(
         if attempt.to_write.has_same_bytes(&attempt.in_file) {
             return attempt.end();
         }
+        if attempt.editors.has_room() {
+            match attempt.write_through_room(mode.by) {
+                Ok(true) => return attempt.end(),
+                Ok(false) => continue,
+                Err(error) => return attempt.failed(error.into()),
+            }
+        }
         if !mode.in_room
             && !attempt.wrote
             && let Some(room) = collaboration::room_of(&notebook.real, &ProcessVariables)
@@ -209,7 +217,7 @@ fn write_locked<E: std::error::Error + 'static>(
                 &attempt.stamp,
                 &attempt.to_write,
             ),
-            ProposalAnswer::Changed => Ok(SwapResult::Missed),
+            ProposalAnswer::Changed | ProposalAnswer::Stored(_) => Ok(SwapResult::Missed),
         };
         let theirs = match put {
             Ok(SwapResult::Done { placed, note }) => {
@@ -365,7 +373,8 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
 
     /// Ends the transaction; the notebook `to_write` is in the file.
     fn end(mut self) -> Result<TransactionResult, WriteError<E>> {
-        if self.wrote {
+        // A room's server has written the file, not this process.
+        if self.wrote && !self.editors.has_room() {
             self.editors.written();
             self.saves.record_write(self.notebook, &self.stamp);
         }

@@ -14,6 +14,7 @@ use super::salvage::{self, MOST_BESIDE_CELLS, SalvageError, beside};
 use crate::activity::collaboration::room_of;
 use crate::editing::editor_back_off::open_cell_of_vs_code;
 use crate::editing::notebook_file::NotebookFile;
+use crate::editing::transaction;
 use crate::execution::into_notebook::{Beside, Hold};
 use crate::kernel::variables::ProcessVariables;
 use crate::project::Project;
@@ -150,12 +151,15 @@ async fn hold(job: &Job) -> Option<Hold> {
     has_cell.then_some(Hold::Cell)
 }
 
-/// Returns whether JupyterLab may have a notebook open in a room.
+/// Returns whether JupyterLab may have a notebook open in a room, and no page of it writes for `nb`.
 pub(super) async fn is_in_room(notebook: &Path) -> bool {
     let notebook = notebook.to_owned();
     let asked = tokio::task::spawn_blocking(move || {
-        let real = notebook.canonicalize().ok()?;
-        room_of(&real, &ProcessVariables)
+        let notebook = NotebookFile::of(&notebook).ok()?;
+        match transaction::has_room(&notebook) {
+            true => None,
+            false => room_of(&notebook.real, &ProcessVariables),
+        }
     });
     asked.await.is_ok_and(|room| room.is_some())
 }

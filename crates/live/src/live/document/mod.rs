@@ -20,6 +20,7 @@ use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
 #[cfg(test)]
 use super::tests::reached;
 use crate::notebook::{Cell, Conflict, Document, DocumentEditError, NewCell, merge, unite_texts};
+use crate::project::live_editor::StoredInRoom;
 
 /// How many texts of a cell are known by which a save of the editor is recognised, at most.
 const MOST_TEXTS: usize = 512;
@@ -118,6 +119,12 @@ pub struct LiveDocument {
     is_reopening: bool,
     /// Whether the editor can do what requests ask for.
     can_change: bool,
+    /// Whether the document is in a room, whose server writes the file: all that the file has comes from the editors.
+    is_room: bool,
+    /// Whether that server was asked to write what was proposed.
+    is_stored: bool,
+    /// What has become of what was proposed in a room.
+    stored: StoredInRoom,
 }
 
 /// Where a save of the editor stands.
@@ -148,6 +155,7 @@ impl LiveDocument {
     pub fn open(
         cells: &[EditorCell],
         dirty: bool,
+        room: bool,
         file: FileSnapshot,
         can_change: bool,
     ) -> Result<Self, DocumentEditError> {
@@ -177,8 +185,13 @@ impl LiveDocument {
             needs_file: false,
             is_reopening: false,
             can_change,
+            is_room: room,
+            is_stored: false,
+            stored: StoredInRoom::default(),
         };
-        if dirty {
+        if room {
+            live.base = live.file.document.clone();
+        } else if dirty {
             live.forget_base()?;
         }
         Ok(live)
@@ -210,7 +223,10 @@ impl LiveDocument {
     /// Takes in what the editor reports.
     pub fn event(&mut self, event: EditorEvent) {
         let known = match event {
-            EditorEvent::Open { cells, dirty } => self.reopen(&cells, dirty).is_ok(),
+            EditorEvent::Open { cells, dirty, room } => {
+                self.is_room = room;
+                self.reopen(&cells, dirty || room).is_ok()
+            }
             EditorEvent::Text { cell, source } => self.text(&cell, &source),
             EditorEvent::Cells { order, new } => self.cells(&order, &new),
             EditorEvent::Saving => self.saving(),
@@ -234,6 +250,10 @@ impl LiveDocument {
         }
         self.take_version(file);
         self.is_proposed = false;
+        if self.is_room {
+            self.base.clone_from(&self.file.document);
+            self.editor_data.clone_from(&self.file_data);
+        }
         if std::mem::take(&mut self.has_saved) {
             self.editor_data.clone_from(&self.file_data);
             self.is_save_unmerged = true;
@@ -247,6 +267,8 @@ impl LiveDocument {
         file.document.adopt_ids(&self.file.document);
         self.take_version(file);
         self.is_proposed = true;
+        self.is_stored = false;
+        self.stored = StoredInRoom::default();
     }
 
     /// The proposed version is in the file.
@@ -257,7 +279,25 @@ impl LiveDocument {
 
     /// Says whether the editor has the version of the file, or shows as conflicts what it has not.
     pub fn has_version(&self) -> bool {
-        matches!(self.phase, Phase::Settled) && !self.needs_file && !self.is_reopening
+        matches!(self.phase, Phase::Settled)
+            && !self.needs_file
+            && !self.is_reopening
+            && !self.is_to_store()
+    }
+
+    /// Says whether the document is in a room: its server writes what is proposed.
+    pub fn is_room(&self) -> bool {
+        self.is_room
+    }
+
+    /// Returns what has become of what was proposed last in a room.
+    pub fn stored(&self) -> &StoredInRoom {
+        &self.stored
+    }
+
+    /// Says whether the room's server is still to be asked to write what was proposed.
+    fn is_to_store(&self) -> bool {
+        self.is_room && self.is_proposed && !self.is_stored
     }
 
     fn take_version(&mut self, file: FileSnapshot) {
@@ -302,6 +342,15 @@ impl LiveDocument {
         let may_merge = self.requests.is_empty() && !is_held;
         if may_merge && matches!(self.phase, Phase::Changed) {
             self.merge();
+        }
+        if may_merge && matches!(self.phase, Phase::Settled) && self.is_to_store() {
+            self.seq += 1;
+            self.requests
+                .push_back(EditorRequest::Store { seq: self.seq });
+            self.wait(
+                BTreeMap::from([(self.seq, Change::Store)]),
+                self.base.clone(),
+            );
         }
         self.requests.pop_front()
     }
@@ -499,6 +548,16 @@ impl LiveDocument {
         let Some(change) = batch.open.remove(&seq) else {
             return false;
         };
+        if let Change::Set { id, .. } = &change
+            && self.is_room
+            && let Some(mine) = self.editor.cell_by_id(id).map(Cell::source)
+            && self
+                .base
+                .cell_by_id(id)
+                .is_some_and(|it| it.source() != mine)
+        {
+            self.stored.replaced.insert(id.clone(), mine.into_owned());
+        }
         apply(&mut self.editor, &change);
         match &change {
             Change::Set { id, source, .. } => self.remember_text(id, source),
@@ -513,6 +572,7 @@ impl LiveDocument {
                 self.data_of(id).metadata.clone_from(metadata);
             }
             Change::Results(id, results) => self.data_of(id).results = *results,
+            Change::Store => self.is_stored = true,
         }
         // Of a set the base gets the text that the file had, not what became of it in the merge.
         let change = match change {
@@ -685,7 +745,10 @@ impl LiveDocument {
         let conflicts: Vec<_> = texts.filter(|it| it.cell.is_some()).collect();
         let base = self.next_base(&conflicts);
         let stamp = self.file.stamp.clone();
-        if self.can_change {
+        if self.is_room {
+            let refused = conflicts.into_iter().filter_map(|it| it.cell);
+            self.stored.refused = refused.collect();
+        } else if self.can_change {
             self.show(conflicts);
         }
         let open = match self.can_change {
@@ -701,10 +764,15 @@ impl LiveDocument {
             return;
         }
         self.synced = None;
+        self.wait(open, base);
+    }
+
+    /// Waits for the editor's answers to these requests.
+    fn wait(&mut self, open: BTreeMap<u64, Change>, base: Document) {
         self.phase = Phase::Waiting(Box::new(Batch {
             open,
             base,
-            stamp,
+            stamp: self.file.stamp.clone(),
             was_refused: false,
             has_changed: false,
         }));

@@ -28,6 +28,8 @@ pub(super) enum Change {
     /// The metadata of a cell, or of the notebook.
     Metadata(Option<String>, Metadata),
     Results(String, Results),
+    /// The server of the room writes the file.
+    Store,
 }
 
 impl LiveDocument {
@@ -263,7 +265,7 @@ pub(super) fn apply(document: &mut Document, change: &Change) {
                 }
             }
         }
-        Change::Metadata(..) | Change::Results(..) => {}
+        Change::Metadata(..) | Change::Results(..) | Change::Store => {}
     }
 }
 

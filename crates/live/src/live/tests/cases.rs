@@ -4,6 +4,7 @@ use super::world::{cells_of, notebook, version};
 use crate::live::LiveDocument;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
 use crate::notebook::{CellType, Document};
+use crate::project::live_editor::StoredInRoom;
 
 fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
     std::iter::from_fn(|| live.poll()).collect()
@@ -11,7 +12,8 @@ fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
 
 /// Opens a notebook in an editor without changes.
 fn opened(file: &Document) -> LiveDocument {
-    let mut live = LiveDocument::open(&cells_of(file, "e"), false, version(file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&cells_of(file, "e"), false, false, version(file, 0), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live
 }
@@ -64,6 +66,7 @@ fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
     live.event(EditorEvent::Open {
         cells: cells_of(&file, "e"),
         dirty: true,
+        room: false,
     });
     let again = requests(&mut live);
     assert!(
@@ -75,6 +78,7 @@ fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
     live.event(EditorEvent::Open {
         cells: cells_of(&with_text(&file, 0, "agent"), "e"),
         dirty: true,
+        room: false,
     });
     assert_eq!(requests(&mut live), [synced("1")]);
     assert_eq!(live.unsaved(), []);
@@ -291,7 +295,7 @@ fn the_unsaved_text_of_a_tab_that_was_restored_is_a_conflict() {
     let file = notebook(&["x = 1", "y = 1"]);
     let mut cells = cells_of(&file, "e");
     cells[0].source = "x = 2".to_owned();
-    let mut live = LiveDocument::open(&cells, true, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&cells, true, false, version(&file, 0), true).unwrap();
     let sent = requests(&mut live);
     let [
         EditorRequest::Conflict {
@@ -315,7 +319,7 @@ fn cells_without_ids_are_found_by_text_and_place() {
         source: source.to_owned(),
     };
     let cells = [cell("1", "a"), cell("2", "b")];
-    let mut live = LiveDocument::open(&cells, false, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live.file(version(&with_text(&file, 1, "b2"), 1));
     let sent = requests(&mut live);
@@ -329,7 +333,7 @@ fn cells_without_ids_are_found_by_text_and_place() {
 fn what_an_editor_has_loaded_is_not_taken_for_typed() {
     let file = notebook(&["a", "b"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, false, version(&file, 0), false).unwrap();
+    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), false).unwrap();
     typed(&mut live, "e-c1", "typed");
     let first = with_text(&file, 0, "agent 1");
     live.file(version(&first, 1));
@@ -346,10 +350,91 @@ fn what_an_editor_has_loaded_is_not_taken_for_typed() {
 fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, false, version(&file, 0), false).unwrap();
+    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), false).unwrap();
     typed(&mut live, "e-c0", "typed");
     live.file(version(&with_text(&file, 0, "agent"), 1));
     let asks = |it: &EditorRequest| !matches!(it, EditorRequest::Synced { .. });
     assert!(!requests(&mut live).iter().any(asks));
     assert_eq!(live.unsaved().len(), 1);
+}
+
+/// In a room the server writes the file, with what the editor has had before; the editor gets what a command proposes.
+#[test]
+fn in_a_room_the_editor_gets_only_what_is_proposed_and_has_it_stored() {
+    let file = notebook(&["a", "b"]);
+    let cells = cells_of(&file, "e");
+    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    assert_eq!(requests(&mut live), [synced("0")]);
+    typed(&mut live, "e-c0", "a person");
+    let saved = with_text(&file, 0, "a per");
+    live.file(version(&saved, 1));
+    // The person types on.
+    assert_eq!(requests(&mut live), [synced("1")]);
+    assert_eq!(live.unsaved()[0].source, "a person");
+
+    live.propose(version(&with_text(&saved, 1, "agent"), 2));
+    let set = EditorRequest::Set {
+        seq: 1,
+        cell: "e-c1".to_owned(),
+        was: "b".to_owned(),
+        source: "agent".to_owned(),
+        by: "claude".to_owned(),
+    };
+    assert_eq!(requests(&mut live), [set]);
+    live.event(EditorEvent::Applied { seq: 1 });
+    assert!(!live.has_version(), "the file does not have it");
+    assert_eq!(requests(&mut live), [EditorRequest::Store { seq: 2 }]);
+    typed(&mut live, "e-c0", "a person types");
+    assert_eq!(requests(&mut live), []);
+    live.event(EditorEvent::Applied { seq: 2 });
+    assert_eq!(requests(&mut live), []);
+    assert!(live.has_version());
+    assert_eq!(*live.stored(), StoredInRoom::default());
+    live.file(version(
+        &with_text(&with_text(&file, 0, "a person types"), 1, "agent"),
+        3,
+    ));
+    assert_eq!(requests(&mut live), [synced("3")]);
+    assert_eq!(live.unsaved(), []);
+}
+
+#[test]
+fn in_a_room_a_text_of_the_person_stands_over_what_is_proposed_and_a_failed_store_is_asked_for_again()
+ {
+    let file = notebook(&["a"]);
+    let cells = cells_of(&file, "e");
+    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    requests(&mut live);
+    typed(&mut live, "e-c0", "mine");
+    live.propose(version(&with_text(&file, 0, "agent"), 1));
+    assert_eq!(requests(&mut live), [EditorRequest::Store { seq: 1 }]);
+    assert_eq!(live.stored().refused, ["c0"]);
+    live.event(EditorEvent::Refused {
+        seq: 1,
+        source: None,
+    });
+    assert!(live.is_refused());
+    live.try_again();
+    assert_eq!(requests(&mut live), [EditorRequest::Store { seq: 2 }]);
+    live.event(EditorEvent::Applied { seq: 2 });
+    live.file(version(&with_text(&file, 0, "mine"), 2));
+    assert_eq!(requests(&mut live), [synced("2")]);
+}
+
+#[test]
+fn a_writer_in_a_room_learns_which_text_of_the_person_its_own_was_merged_with() {
+    let file = notebook(&["a\nb"]);
+    let cells = cells_of(&file, "e");
+    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    requests(&mut live);
+    typed(&mut live, "e-c0", "a\nb\ntyped");
+    live.propose(version(&with_text(&file, 0, "agent\nb"), 1));
+    let [EditorRequest::Set { seq, source, .. }] = &requests(&mut live)[..] else {
+        panic!("one set");
+    };
+    assert_eq!(source, "agent\nb\ntyped");
+    live.event(EditorEvent::Applied { seq: *seq });
+    requests(&mut live);
+    assert_eq!(live.stored().replaced["c0"], "a\nb\ntyped");
+    assert!(live.stored().refused.is_empty());
 }

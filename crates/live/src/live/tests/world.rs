@@ -189,7 +189,7 @@ impl World {
         let file = notebook(&["a0\nb0\nc0", "a1\nb1", "a2"]);
         let editors = ["p", "q"].map(|prefix| {
             let cells = cells_of(&file, prefix);
-            let live = LiveDocument::open(&cells, false, version(&file, 0), true).unwrap();
+            let live = LiveDocument::open(&cells, false, false, version(&file, 0), true).unwrap();
             Editor {
                 cells,
                 data: BTreeMap::new(),
@@ -566,7 +566,7 @@ impl World {
         editor.conflicts.clear();
         // What is unsaved is compared with the file: a tab without changes has what it has seen of the file.
         let is_dirty = editor.is_dirty;
-        editor.live = LiveDocument::open(&editor.cells, is_dirty, file, true).unwrap();
+        editor.live = LiveDocument::open(&editor.cells, is_dirty, false, file, true).unwrap();
         editor.pump();
     }
 
@@ -900,8 +900,10 @@ impl Editor {
                 EditorEvent::Open {
                     cells: self.cells.clone(),
                     dirty: true,
+                    room: false,
                 }
             }
+            EditorRequest::Store { .. } => unreachable!("no document is in a room"),
         };
         self.to_nb.push_back(answer);
     }

@@ -73,7 +73,7 @@ pub(super) fn align(
     for (index, cell) in base.iter().enumerate() {
         let at = at_id(cell);
         let other_cell = at.and_then(|at| other_content.get(at));
-        if other_cell.is_some() && other_cell == base_content.get(index) {
+        if other_cell == base_content.get(index) {
             pairs.join(index, at);
         }
     }
@@ -215,15 +215,25 @@ pub(super) fn inverse(places: &[Option<usize>], length: usize) -> Vec<Option<usi
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::notebook::Document;
+    use crate::notebook::document::ids;
 
+    /// A notebook of cells `source`, `id:source` or, of Markdown, `source!`.
     fn cells(words: &str) -> Document {
-        let cell = |word: &str| match word.split_once(':') {
-            Some((id, source)) => {
-                format!(r#"{{"cell_type":"code","id":"{id}","source":"{source}"}}"#)
-            }
-            None => format!(r#"{{"cell_type":"code","source":"{word}"}}"#),
+        let cell = |word: &str| {
+            let (id, source) = word.split_once(':').unwrap_or(("", word));
+            let kind = match source.ends_with('!') {
+                true => "markdown",
+                false => "code",
+            };
+            let id = match id {
+                "" => String::new(),
+                id => format!(r#""id":"{id}","#),
+            };
+            format!(r#"{{"cell_type":"{kind}",{id}"source":"{source}"}}"#)
         };
         let cells: Vec<_> = words.split(' ').map(cell).collect();
         Document::parse(format!("{{\"cells\":[{}]}}", cells.join(","))).unwrap()
@@ -239,13 +249,6 @@ mod tests {
         assert_eq!(aligned("x y z", "y q x"), [Some(2), Some(0), Some(1)]);
         assert_eq!(aligned("x y z", "new x Y z"), [Some(1), Some(2), Some(3)]);
         assert_eq!(aligned("x x y", "x y"), [Some(0), None, Some(1)]);
-        // Among cells with the same source, outputs decide.
-        let ran =
-            |count: &str| format!(r#"{{"cell_type":"code","source":"","outputs":[{count}]}}"#);
-        let [first, second] = ["1", "2"].map(ran);
-        let open = |text: &str| Document::parse(format!("{{\"cells\":[{text}]}}")).unwrap();
-        let (both, one) = (open(&format!("{first},{second}")), open(&second));
-        assert_eq!(align(both.cells(), one.cells(), |_| false), [None, Some(0)]);
         // An editor that does not know ids has dropped them.
         assert_eq!(aligned("a:x b:y", "x Y"), [Some(0), Some(1)]);
         assert_eq!(aligned("a:x", "b:x"), [None]);
@@ -254,6 +257,120 @@ mod tests {
         assert_eq!(aligned("x q z", "x b:y z"), [Some(0), Some(1), Some(2)]);
         let pairs = cells("a:x b:y").counterparts(&cells("b:y c:x a:z"));
         assert_eq!(pairs, [Some(2), Some(0)]);
+    }
+
+    #[test]
+    fn among_cells_with_the_same_source_the_other_fields_decide() {
+        let open = |cells: &[String]| {
+            Document::parse(format!("{{\"cells\":[{}]}}", cells.join(","))).unwrap()
+        };
+        for field in ["outputs", "execution_count", "metadata"] {
+            let cell = |value: u8| {
+                let value = match field {
+                    "outputs" => format!("[{value}]"),
+                    "metadata" => format!("{{\"k\":{value}}}"),
+                    _ => value.to_string(),
+                };
+                format!(r#"{{"cell_type":"code","source":"","{field}":{value}}}"#)
+            };
+            let [first, second, third] = [1, 2, 3].map(cell);
+            let base = open(&[first, second.clone()]);
+            let align = |other: &[String]| align(base.cells(), open(other).cells(), |_| false);
+            assert_eq!(
+                align(std::slice::from_ref(&second)),
+                [None, Some(0)],
+                "{field}"
+            );
+            // The other cell of that source has changed, and is found nevertheless.
+            let moved = [second, third.clone()];
+            assert_eq!(align(&moved), [Some(1), Some(0)], "{field}");
+            let new = r#"{"cell_type":"code","source":"new"}"#.to_owned();
+            let moved = [new, third.clone(), third];
+            assert_eq!(align(&moved), [Some(1), Some(2)], "{field}");
+        }
+    }
+
+    #[test]
+    fn equal_cells_are_paired_in_their_order() {
+        for (base, other, want) in [
+            ("x", "x x", &[Some(0)][..]),
+            ("x x q", "x q x", &[Some(0), Some(2), Some(1)]),
+            (
+                "x x x q r",
+                "x q x r x",
+                &[Some(0), Some(2), Some(4), Some(1), Some(3)],
+            ),
+            // A cell that is known by its id takes no place from them.
+            ("a:x x", "a:X new x", &[Some(0), Some(2)]),
+        ] {
+            assert_eq!(aligned(base, other), want, "{base} / {other}");
+        }
+    }
+
+    #[test]
+    fn an_edited_cell_is_known_by_its_neighbours_and_type() {
+        for (base, other, want) in [
+            ("x", "X new", &[Some(0)][..]),
+            ("a:x y", "n! X y", &[Some(1), Some(2)]),
+            ("a:t! x", "n X", &[None, Some(1)]),
+            ("a:t! x y", "n X y", &[None, Some(1), Some(2)]),
+            ("a:t! w x y", "n W X y", &[None, Some(1), Some(2), Some(3)]),
+            ("a:x!", "X", &[None]),
+            // The type of the cell at this position has changed.
+            ("x!", "X", &[Some(0)]),
+            // Not all cells have an id in the file.
+            ("a:x q z", "a:x b:y z", &[Some(0), Some(1), Some(2)]),
+        ] {
+            assert_eq!(aligned(base, other), want, "{base} / {other}");
+        }
+    }
+
+    #[test]
+    fn ids_of_the_ledger_decide_as_those_of_the_file_do() {
+        // Ids before `=` are in the ledger.
+        let recorded = |words: &str| {
+            let names = words.split(' ').map(|word| word.split_once('='));
+            let names = names.map(|name| name.map(|(name, _)| name.to_owned()));
+            let sources = words
+                .split(' ')
+                .map(|word| word.rsplit('=').next().unwrap());
+            let mut document = cells(&sources.collect::<Vec<_>>().join(" "));
+            ids::name(&mut document.cells, names.collect(), HashSet::new());
+            document
+        };
+        for (base, other, want) in [
+            ("a=x", "a=y", &[Some(0)][..]),
+            ("a=x", "b=x", &[None]),
+            ("a=x", "b=x c:z!", &[None]),
+            ("a=x", "a=y c:x", &[Some(0)]),
+            ("a:x", "b=y a=z n=x", &[Some(1)]),
+        ] {
+            let (base, other) = (recorded(base), recorded(other));
+            assert_eq!(align(base.cells(), other.cells(), |_| false), want);
+        }
+        // Only one of them has ids in the ledger.
+        for (base, other) in [
+            (recorded("a=x b=y"), cells("y x")),
+            (cells("x y"), recorded("b=y a=x")),
+        ] {
+            let found = align(base.cells(), other.cells(), |_| false);
+            assert_eq!(found, [Some(1), Some(0)]);
+        }
+    }
+
+    #[test]
+    fn a_stand_in_that_was_written_counts_where_the_content_agrees_or_no_cell_fits_better() {
+        let ids = cells("x y");
+        let [s, t] = [0, 1].map(|at| ids.cells()[at].id());
+        for (base, other, want) in [
+            // Other cells were inserted before it.
+            ("x", format!("{s}:new {t}:x"), &[Some(1)][..]),
+            ("x x", format!("{t}:x {s}:x"), &[Some(1), Some(0)]),
+            // Only some ids were written.
+            ("x y", format!("{s}:x Y"), &[Some(0), Some(1)]),
+        ] {
+            assert_eq!(aligned(base, &other), want, "{base} / {other}");
+        }
     }
 
     #[test]

@@ -377,11 +377,14 @@ mod tests {
                 r#""a": 5, "b": "soon", "c": "", "d": "2026-01-01T10:00:00Z""#,
                 Some("2026-01-01T10:00:00Z"),
             ),
-            (r#""a": null"#, None),
+            (r#""a": null, "b": 1202601011, "c": ["2026-01-01"]"#, None),
         ] {
             let last: Option<Timestamp> = last.map(|text| text.parse().unwrap());
             assert_eq!(last_time(&cell(times)), last, "{times}");
         }
+        let ran = cell(r#""a": "2026-01-01T10:00:00Z", "b": "2026-01-01T10:00:05+02:00""#);
+        let began: Timestamp = "2026-01-01T08:00:05Z".parse().unwrap();
+        assert_eq!(ran.execution_began(), Some(began));
         let earlier = cell(r#""iopub.status.idle": "2026-03-29T03:30:00+02:00""#);
         let later = cell(r#""iopub.status.idle": "2026-03-29T01:45:00.000000Z""#);
         assert!(is_later(&later, &earlier) && !is_later(&earlier, &later));

@@ -138,6 +138,13 @@ mod tests {
                 "{\"a\":{\"b\":1,\"c\":1}}",
             ),
             ("{\"own\":1}", "{\"own\":2}", "{\"own\":3}", "{\"own\":2}"),
+            // Only outer keys are skipped.
+            (
+                "{\"a\":{\"own\":1}}",
+                "{\"a\":{\"own\":1,\"b\":1}}",
+                "{\"a\":{\"own\":2}}",
+                "{\"a\":{\"own\":2,\"b\":1}}",
+            ),
             (
                 "{\"a\":1}",
                 "{\"a\":2,\"x\":1}",
@@ -166,5 +173,48 @@ mod tests {
         );
         let (new, conflicts) = merged("{\"a\":1}", "{}", "{\"a\":2}");
         assert_eq!((new.as_str(), conflicts), ("{}", vec!["metadata.a".into()]));
+    }
+
+    #[test]
+    fn an_object_and_another_value_are_not_merged_key_by_key() {
+        let (object, more) = ("{\"a\":{\"b\":1}}", "{\"a\":{\"b\":1,\"c\":2}}");
+        for other in ["{\"a\":5}", "{\"a\":[{\"b\":1}]}", "{}"] {
+            for (file, writer) in [(more, other), (other, more)] {
+                let merged = merged(object, file, writer);
+                let want = (file.to_owned(), vec!["metadata.a".into()]);
+                assert_eq!(merged, want, "{file} {writer}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_conflict_has_the_values_of_all_three() {
+        let three = ["{\"a\":1}", "{\"a\":2}", "{\"a\":3}"].map(str::as_bytes);
+        let (new, conflicts) = merge_objects(three, "metadata", &[], &Layout::default());
+        let conflict = Conflict {
+            field: "metadata.a".into(),
+            base: Some("1".into()),
+            yours: Some("3".into()),
+            theirs: Some("2".into()),
+            ..Conflict::default()
+        };
+        assert_eq!((new, conflicts), (None, vec![conflict]));
+    }
+
+    #[test]
+    fn objects_below_the_last_level_are_merged_as_a_whole() {
+        let nested = |inner: &str, levels| {
+            let [before, after] = ["{\"k\":", "}"].map(|part: &str| part.repeat(levels));
+            format!("{before}{inner}{after}")
+        };
+        for (levels, conflict) in [(MOST_LEVELS - 1, false), (MOST_LEVELS, true)] {
+            let three = ["{}", "{\"a\":1}", "{\"b\":2}"].map(|inner| nested(inner, levels));
+            let [base, file, writer] = &three;
+            let (new, conflicts) = merged(base, file, writer);
+            let path = vec!["k"; levels].join(".");
+            assert_eq!(conflicts.len(), usize::from(conflict), "{conflicts:?}");
+            assert!(conflicts.iter().all(|it| *it == format!("metadata.{path}")));
+            assert_eq!(new.contains("\"b\""), !conflict, "{new}");
+        }
     }
 }

@@ -76,8 +76,7 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
         let mut others = neighbours.unwrap_or_default().iter();
         hunk.base.is_empty()
             && others.any(|other| {
-                other.side != hunk.side
-                    && !other.base.is_empty()
+                !other.base.is_empty()
                     && !other.new.is_empty()
                     && (other.base.start == hunk.base.end && from(other).starts_with(new(hunk))
                         || other.base.end == hunk.base.start && until(other).ends_with(new(hunk)))
@@ -95,10 +94,12 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     let mut last: [Option<&Replacement>; 2] = [None, None];
     for hunk in hunks {
         if let Some(other) = last[1 - hunk.side] {
-            if other.base == hunk.base && new(other) == new(hunk) {
+            let is_same = other.base == hunk.base;
+            if is_same && new(other) == new(hunk) {
                 continue;
             }
-            if overlap(&other.base, &hunk.base) {
+            // They touch the same lines, or insert at the same position.
+            if is_same || hunk.base.start < other.base.end {
                 return None;
             }
         }
@@ -109,16 +110,6 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
     }
     out.extend(base.get(at..).unwrap_or_default());
     Some(out.join(&b'\n'))
-}
-
-/// Says whether two changes touch the same lines, or insert at the same position.
-fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
-    match (a.is_empty(), b.is_empty()) {
-        (true, true) => a.start == b.start,
-        (true, false) => b.start < a.start && a.start < b.end,
-        (false, true) => a.start < b.start && b.start < a.end,
-        (false, false) => a.start < b.end && b.start < a.end,
-    }
 }
 
 /// Returns the ranges of lines that differ, in both texts, in order.
@@ -145,29 +136,16 @@ fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Rep
     if left.len().saturating_mul(right.len()) > MOST_PAIRS {
         return None;
     }
-    let mut hunks: Vec<Replacement> = Vec::new();
-    for op in capture_diff_slices(Algorithm::Myers, left, right) {
-        let (tag, old, new) = op.as_tag_tuple();
-        if tag == DiffTag::Equal {
-            continue;
-        }
-        let (old, new) = (
-            old.start + head..old.end + head,
-            new.start + head..new.end + head,
-        );
-        match hunks.last_mut() {
-            Some(last) if last.base.end == old.start && last.new.end == new.start => {
-                last.base.end = old.end;
-                last.new.end = new.end;
-            }
-            _ => hunks.push(Replacement {
-                base: old,
-                new,
-                side,
-            }),
-        }
-    }
-    Some(hunks)
+    let ops = capture_diff_slices(Algorithm::Myers, left, right).into_iter();
+    let hunks = ops
+        .map(|op| op.as_tag_tuple())
+        .filter(|(tag, ..)| *tag != DiffTag::Equal);
+    let hunks = hunks.map(|(_, old, new)| Replacement {
+        base: old.start + head..old.end + head,
+        new: new.start + head..new.end + head,
+        side,
+    });
+    Some(hunks.collect())
 }
 
 #[cfg(test)]
@@ -210,6 +188,10 @@ mod tests {
             ("a\n\n", "x\n\nB", "x\n\na\n\n", "x\n\nB"),
             ("\n\na", "B\n\nx", "\n\na\n\nx", "B\n\nx"),
             ("a\nb\nc\n", "a\nb\nx\nc\n", "a\nc\n", "a\nx\nc\n"),
+            // Equal lines that are no part of the other side's change, or on its other side.
+            ("x", "a\nh", "x\na", "a\nh\na"),
+            ("x", "a\nx", "b\na", "a\nb\na"),
+            ("\na", "a", "a\n", "a"),
         ] {
             assert_eq!(
                 both(base, first, second).as_deref(),
@@ -227,6 +209,7 @@ mod tests {
             ("a", "a\nb", "a\nc"),
             ("a\nb\nc", "a\nc", "a\nB\nc"),
             ("a\nb\nc\nd", "a\nd", "a\nb\nx\nc\nd"),
+            ("a\n", "", "\n"),
         ] {
             assert_eq!(
                 both(base, first, second),
@@ -243,7 +226,39 @@ mod tests {
                 .map(|n| format!("{word}{n}\n"))
                 .collect::<String>()
         };
-        assert_eq!(both(&text("a"), &text("b"), &text("c")), None);
+        let [a, b, c] = ["a", "b", "c"].map(text);
+        assert_eq!(both(&a, &b, &c), None);
+        // Only one side has changed it, or both in the same way.
+        assert_eq!(both(&a, &b, &a).as_ref(), Some(&b));
+        assert_eq!(both(&a, &b, &b).as_ref(), Some(&b));
+        // Few lines are unique.
+        let shuffled = |factor: usize| {
+            let lines = (0..100_000).map(|n| format!("{}\n", n * n % factor % 89));
+            lines.collect::<String>()
+        };
+        let [a, b, c] = [10_007, 9_973, 9_967].map(shuffled);
+        assert_eq!(both(&a, &b, &c), None);
+    }
+
+    #[test]
+    fn differences_are_as_short_as_possible() {
+        for (before, after, want) in [
+            ("", "", &[][..]),
+            ("aa", "a", &[(1..2, 1..1)]),
+            ("a", "aa", &[(1..1, 1..2)]),
+            ("xabay", "xacay", &[(2..3, 2..3)]),
+            ("abc", "xbyz", &[(0..1, 0..1), (2..3, 2..4)]),
+        ] {
+            let found = differences(before.as_bytes(), after.as_bytes());
+            assert_eq!(found, want, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn texts_are_merged_as_sources_are() {
+        let merged = merge_texts("a\nb", "A\nb", "a\nB");
+        assert_eq!(merged.as_deref(), Some("A\nB"));
+        assert_eq!(merge_texts("a", "b", "c"), None);
     }
 
     proptest::proptest! {

@@ -244,6 +244,115 @@ mod tests {
     }
 
     #[test]
+    fn the_space_is_before_the_last_token_of_the_line() {
+        for (text, from, want) in [
+            (
+                "{\n \"a\": 1,\n \"b\": 2\n}",
+                0,
+                "{\n \"a\": 1 ,\n \"b\": 2\n}",
+            ),
+            // The line ends at this position.
+            (
+                "{\n \"a\": 1,\n \"b\": 2\n}",
+                10,
+                "{\n \"a\": 1 ,\n \"b\": 2\n}",
+            ),
+            ("{\n \"a\": true\n}", 0, "{\n \"a\":  true\n}"),
+            ("{\n \"a\": \"x y\"\n}", 0, "{\n \"a\":  \"x y\"\n}"),
+            (
+                "{\n \"a\": \"x\\\", y\",\n \"b\": 2\n}",
+                0,
+                "{\n \"a\": \"x\\\", y\" ,\n \"b\": 2\n}",
+            ),
+            ("{\n \"a\": [\n  1\n ]\n}", 14, "{\n \"a\": [\n  1\n  ]\n}"),
+            // A text of one line.
+            ("{\"a\":{\"b\":1}}", 0, "{\"a\":{\"b\":1} }"),
+        ] {
+            let found = SpacePlace::in_text(text.as_bytes(), from).with(1);
+            assert_eq!(String::from_utf8(found).unwrap(), want, "{text} {from}");
+        }
+        // The spaces of an earlier edit go, those of the style stay.
+        for (text, from, want) in [
+            (
+                "{\n \"a\": 1 ,\n \"b\": 2\n}",
+                0,
+                "{\n \"a\": 1,\n \"b\": 2\n}",
+            ),
+            (
+                "{\n   \"a\": [\n    1\n     ]\n  }",
+                22,
+                "{\n   \"a\": [\n    1\n   ]\n  }",
+            ),
+        ] {
+            let found = SpacePlace::in_text(text.as_bytes(), from).with(0);
+            assert_eq!(String::from_utf8(found).unwrap(), want, "{text} {from}");
+        }
+    }
+
+    #[test]
+    fn the_new_or_the_moved_cell_gets_the_space() {
+        let before = open(FILE.as_bytes());
+        let new = NewCell {
+            id: "c".into(),
+            cell_type: CellType::Raw,
+            source: "z".into(),
+            metadata: None,
+        };
+        let mut three = before.clone();
+        three.insert(2, &new).unwrap();
+        /// Returns the ids of the cells whose bytes the space changes.
+        fn spaced<'a>(
+            before: &Document,
+            after: &'a Document,
+            mover: Option<&str>,
+        ) -> (Document, Vec<&'a str>) {
+            let size = before.size().max(after.size());
+            let with = after.clone().with_size(before, mover, &|it| it > size);
+            assert_eq!(with.size(), size + 1);
+            let cells = after.cells().iter().zip(with.cells());
+            let cells = cells.filter(|(plain, cell)| plain.text != cell.text);
+            let ids = cells.map(|(cell, _)| cell.id()).collect();
+            (with, ids)
+        }
+        assert_eq!(spaced(&before, &three, None).1, ["c"]);
+        let moved = |from, to| {
+            let mut after = three.clone();
+            after.move_cell(from, to).unwrap();
+            after
+        };
+        for mover in ["a", "b"] {
+            assert_eq!(spaced(&three, &moved(1, 0), Some(mover)).1, [mover]);
+        }
+        // Not known, unknown, or not the one that moved.
+        for (from, to, mover, want) in [
+            (2, 0, None, "c"),
+            (0, 2, Some("x"), "a"),
+            (0, 2, None, "a"),
+            (2, 0, Some("c"), "c"),
+        ] {
+            assert_eq!(spaced(&three, &moved(from, to), mover).1, [want]);
+        }
+        let after = moved(2, 1);
+        let (_, ids) = spaced(&three, &after, Some("a"));
+        assert!(ids == ["b"] || ids == ["c"], "{ids:?}");
+    }
+
+    #[test]
+    fn an_allowed_size_stays() {
+        let before = open(FILE.as_bytes());
+        let mut after = before.clone();
+        after.set_source(1, "x").unwrap();
+        let mut spaced = other_size(after.clone(), &before, None);
+        spaced.set_source(1, "z").unwrap();
+        let same = spaced.clone().with_size(&before, None, &|_| true);
+        assert_eq!(text(&same), text(&spaced));
+        // No size is allowed, and this one differs already.
+        after.set_source(1, "longer").unwrap();
+        let longer = after.clone().with_size(&before, None, &|_| false);
+        assert_eq!(text(&longer), text(&after));
+    }
+
+    #[test]
     fn new_lines_do_not_inherit_the_space() {
         let before = open(FILE.as_bytes());
         let mut after = before.clone();

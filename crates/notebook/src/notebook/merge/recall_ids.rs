@@ -274,6 +274,18 @@ mod tests {
             (&["a", "b", "c"], &["c", "a", "b"], &[2, 0, 1]),
             (&["a", "b"], &["a", "a", "b"], &[0, 9, 1]),
             (&["", "", ""], &["", "x", ""], &[0, 1, 2]),
+            (&["abc", ""], &["", ""], &[0, 1]),
+            (
+                &["a", "a", "q", "r", "s"],
+                &["q", "r", "s", "a", "a"],
+                &[2, 3, 4, 0, 1],
+            ),
+            (&["a", "q", "r", "a"], &["a", "a", "q", "r"], &[0, 3, 1, 2]),
+            // Edited, and one more or fewer: the text that is most alike, if it is alike enough.
+            (&["abcdef1"], &["abcxxx!", "abcdef2"], &[9, 0]),
+            (&["abcdef1"], &["zzz", "yyyy"], &[9, 9]),
+            (&["abc"], &["abcdefghij", "zz"], &[0, 9]),
+            (&["ab", "cb"], &["abcb", "abcb", "zzz"], &[0, 1, 9]),
         ] {
             let matches: Vec<_> = followed(before, after)
                 .into_iter()
@@ -281,6 +293,106 @@ mod tests {
                 .collect();
             assert_eq!(matches, want, "{before:?} / {after:?}");
         }
+    }
+
+    #[test]
+    fn too_many_edited_cells_are_matched_by_position() {
+        let sources = |count: u8, end: &str| -> Vec<String> {
+            let words = (0..count).map(|n| char::from(b'0' + n).to_string().repeat(8));
+            words.map(|word| word + end).collect()
+        };
+        for (before, after, first) in [(40, 39, 1), (41, 40, 0), (39, 40, 0), (40, 41, 0)] {
+            // If there is one cell more after the save, the first one is new.
+            let added = after > before;
+            let (old, new) = (sources(before, "a"), sources(after.max(before), "b"));
+            let old: Vec<_> = old.iter().map(String::as_str).collect();
+            let new: Vec<_> = new.iter().map(String::as_str).collect();
+            let new = match added {
+                true => [&["new"], &new[..new.len() - 1]].concat(),
+                false => new[1..].to_vec(),
+            };
+            let found = followed(&old, &new);
+            let by_position = before.max(after) > 40;
+            let want = match (added, by_position) {
+                (true, false) => None,
+                _ => Some(first),
+            };
+            assert_eq!(found[0], want, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn texts_are_alike_by_their_beginning_and_end() {
+        for (one, other, share) in [
+            ("", "", 1.0),
+            ("", "x", 0.0),
+            ("abcd", "abXd", 0.75),
+            ("xabc", "abc", 0.75),
+            ("aaaa", "aa", 0.5),
+            ("abc", "xyz", 0.0),
+        ] {
+            assert_eq!(alike(one, other), share, "{one:?} {other:?}");
+            assert_eq!(alike(other, one), share, "{other:?} {one:?}");
+        }
+    }
+
+    /// A notebook of cells `id:source`, or `source` without an id.
+    fn partly(words: &str) -> Document {
+        let cell = |word: &str| match word.split_once(':') {
+            Some((id, source)) => {
+                format!(r#"{{"cell_type":"code","id":"{id}","source":"{source}"}}"#)
+            }
+            None => format!(r#"{{"cell_type":"code","source":"{word}"}}"#),
+        };
+        let cells: Vec<_> = words.split(' ').map(cell).collect();
+        Document::parse(format!("{{\"cells\":[{}]}}", cells.join(","))).unwrap()
+    }
+
+    #[test]
+    fn a_cell_with_an_id_in_the_file_takes_no_other_id_from_the_ledger() {
+        for (before, after, want) in [
+            ("a:x b:y", "h:x y", ["h", "b"]),
+            // The cell without an id is the edited one, or the one of the same text, or the one that is left.
+            ("a:abcdef", "zz h:abcdeg", ["a", "h"]),
+            ("a:x", "h:x x", ["h", "a"]),
+            ("a:q b:r", "a:q1 zz", ["a", "b"]),
+        ] {
+            let (old, mut new) = (partly(before), partly(after));
+            new.recall_ids(&known(&old), &|revision| {
+                let cell = old.cells().iter().find(|it| it.revision() == revision)?;
+                Some(cell.source().into_owned())
+            });
+            assert_eq!(ids(&new), want, "{before} / {after}");
+        }
+    }
+
+    #[test]
+    fn without_a_ledger_the_stand_ins_are_the_ids() {
+        let mut document = plain(&["x", "y"]);
+        let before = document.clone();
+        document.recall_ids(&[], &|_| None);
+        assert_eq!(ids(&document), ids(&before));
+    }
+
+    #[test]
+    fn a_version_without_ids_gets_those_of_another_version() {
+        let base = partly("a:x b:y");
+        let mut saved = partly("new x Y");
+        // Ids of an earlier look do not count.
+        saved.recall_ids(&[], &|_| None);
+        saved.adopt_ids(&base);
+        assert_eq!(ids(&saved)[1..], ["a", "b"]);
+        assert!(!ids(&base).contains(&ids(&saved)[0]));
+        let (mut recorded, mut later) = (plain(&["x", "y"]), plain(&["y", "x"]));
+        recorded.recall_ids(&known(&base), &|_| None);
+        later.recall_ids(&[], &|_| None);
+        later.adopt_ids(&recorded);
+        assert_eq!(ids(&later), [ids(&recorded)[1], ids(&recorded)[0]]);
+        // Some cells have ids in the file.
+        let base = partly("a:x q");
+        let mut saved = partly("h:new a:x Q");
+        saved.adopt_ids(&base);
+        assert_eq!(ids(&saved), ["h", "a", base.cells()[1].id()]);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::cell::{SourceMerge, has_new_outputs, name_in_merged, with_source};
+use super::cell::{SourceMerge, has_new_outputs, name_in_merged, outputs_lost, with_source};
 use super::lines::{differences, merged};
 use super::three_versions::{ThreeVersions, position};
 use crate::notebook::document::{Cell, Document};
@@ -71,10 +71,6 @@ impl ThreeVersions<'_> {
                 continue;
             }
             used.extend(parts.iter().copied());
-            let is_contiguous = parts
-                .iter()
-                .enumerate()
-                .all(|(n, part)| *part == to + 1 + n);
             let mut all = parts.clone();
             all.push(to);
             all.sort_unstable();
@@ -82,10 +78,7 @@ impl ThreeVersions<'_> {
                 .iter()
                 .map(|at| self.writer.cells[*at].source_bytes())
                 .collect();
-            let texts = is_contiguous
-                .then(|| cut(&base.source_bytes(), &file.source_bytes(), &sources))
-                .flatten();
-            if let Some(texts) = texts {
+            if let Some(texts) = cut(&base.source_bytes(), &file.source_bytes(), &sources) {
                 for (part, text) in all.iter().zip(texts) {
                     if *part == to {
                         done.of_file.insert(file_at, SourceMerge::Merged(text));
@@ -95,7 +88,7 @@ impl ThreeVersions<'_> {
                     let text = Some(text).filter(|text| !text.is_empty());
                     if text.is_none() {
                         let part = &self.writer.cells[*part];
-                        done.conflicts.extend(besides_source(Some(writer), part));
+                        done.conflicts.extend(besides_source(writer, part));
                     }
                     done.of_writer.insert(*part, text);
                 }
@@ -104,7 +97,7 @@ impl ThreeVersions<'_> {
             done.of_file.insert(file_at, SourceMerge::Kept);
             for part in parts {
                 let cell = &self.writer.cells[part];
-                done.conflicts.extend(besides_source(Some(writer), cell));
+                done.conflicts.extend(besides_source(writer, cell));
                 done.of_writer.insert(part, None);
             }
             let yours = sources.join(&b"\n"[..]);
@@ -188,8 +181,7 @@ impl ThreeVersions<'_> {
                 continue;
             }
             let (all, positions) = with_joined(at, &joined, &self.in_writer);
-            let can_merge =
-                positions.len() == all.len() && are_adjacent(&all) && are_adjacent(&positions);
+            let can_merge = positions.len() == all.len() && are_adjacent(&positions);
             let text = can_merge
                 .then(|| {
                     let base = joined_text(&self.base.cells, &all);
@@ -203,7 +195,7 @@ impl ThreeVersions<'_> {
                 .flatten();
             for cell in &joined {
                 done.of_writer.insert(cell.position, None);
-                let lost = besides_source(Some(cell.base), cell.other);
+                let lost = besides_source(cell.base, cell.other);
                 done.conflicts.extend(lost);
             }
             if let Some(text) = text {
@@ -298,26 +290,20 @@ fn refused_source(cell: &str, base: &Cell, yours: &[u8], theirs: &Cell) -> Confl
 }
 
 /// Returns the conflicts for the metadata and outputs of a refused cell.
-fn besides_source(old: Option<&Cell>, cell: &Cell) -> Vec<Conflict> {
+fn besides_source(old: &Cell, cell: &Cell) -> Vec<Conflict> {
     let metadata = |cell: &Cell| cell.metadata(&[]).map(|json| json.text().into_owned());
-    let conflict = |field: &str, base, yours| Conflict {
+    let (base, yours) = (metadata(old), metadata(cell));
+    let metadata = (yours != base).then(|| Conflict {
         cell: Some(cell.id().to_owned()),
-        field: field.into(),
+        field: "metadata".into(),
         base,
         yours,
         ..Conflict::default()
-    };
-    let (before, after) = (old.and_then(metadata), metadata(cell));
-    let mut lost = Vec::new();
-    if after != before {
-        lost.push(conflict("metadata", before, after));
-    }
-    if old.is_none_or(|old| has_new_outputs(old, cell)) {
-        let short = |cell: &Cell| cell.outputs_line(200);
-        let short = (old.map(short), Some(short(cell)));
-        lost.push(conflict("outputs", short.0, short.1));
-    }
-    lost
+    });
+    metadata
+        .into_iter()
+        .chain(outputs_lost(old, cell))
+        .collect()
 }
 
 /// Merges a cell that was split as one text, and cuts the result where the writer has cut it.
@@ -335,11 +321,7 @@ fn cut(base: &[u8], file: &[u8], parts: &[Cow<'_, [u8]>]) -> Option<Vec<Vec<u8>>
     let mut texts = Vec::new();
     for part in parts {
         place += lines(part).len();
-        let to = if texts.len() + 1 == parts.len() {
-            new.len()
-        } else {
-            moved_to(place, &hunks)?
-        };
+        let to = moved_to(place, &hunks)?;
         texts.push(new.get(from..to)?.join(&b"\n"[..]));
         from = to;
     }
@@ -354,7 +336,7 @@ fn moved_to(
 ) -> Option<usize> {
     let mut at = place;
     for (old, new) in hunks {
-        if old.end < place || (old.end == place && old.start <= place) {
+        if old.end <= place {
             at = new.end + (place - old.end);
         } else if old.start < place {
             return None;
@@ -394,7 +376,7 @@ pub(super) fn shares(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::notebook::tests::fixtures::{cells, in_words};
-    use crate::notebook::{CellExecution, Document, Json, merge};
+    use crate::notebook::{Cell, CellExecution, Conflict, Document, Json, merge};
 
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<String>) {
         let [base, file, writer] = [base, file, writer].map(cells);
@@ -406,6 +388,28 @@ mod tests {
             format!("{} {} {yours}", it.cell.unwrap_or_default(), it.field)
         });
         (in_words(&merged.document), conflicts.collect())
+    }
+
+    /// A notebook of format 4.4 with these sources.
+    fn without_ids(sources: &[&str]) -> Document {
+        let cells = sources.iter().map(|source| {
+            let source = source.replace('|', "\\n");
+            format!(
+                r#"{{"cell_type":"code","source":"{source}","outputs":[],"execution_count":null,"metadata":{{}}}}"#
+            )
+        });
+        let cells = cells.collect::<Vec<_>>().join(",");
+        let text = format!(r#"{{"cells":[{cells}],"nbformat":4,"nbformat_minor":4}}"#);
+        Document::parse(text).unwrap()
+    }
+
+    fn ran() -> CellExecution {
+        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
+        CellExecution {
+            outputs: vec![Json::parse(output).unwrap()],
+            execution_count: Some(1),
+            times: None,
+        }
     }
 
     /// The cells in the base, in the file and in the writer's version; the merged cells, and the conflicts.
@@ -441,6 +445,60 @@ mod tests {
             ("a:1|2 b:3", "a:1|2|3", "a:1 n:2 b:3", "a:1 n:2|3", &[]),
             // The second part is elsewhere, and only another cell was edited.
             ("a:1|2 b:3", "a:1|2 b:h", "a:1 b:3 n:2", "a:1 b:h n:2", &[]),
+            // A part before the rest of the cell, or behind another cell.
+            ("a:1|2|3", "a:1|2|3h", "n:2|3 a:1", "n:2|3h a:1", &[]),
+            (
+                "a:1|2|3",
+                "a:1h|2|3",
+                "a:1 n:2 w:w m:3",
+                "a:1h n:2 w:w m:3",
+                &[],
+            ),
+            // New text at the cut; text at the cut that the file alone has changed.
+            ("a:1|2", "a:1|h|2", "a:1 n:2", "a:1|h n:2", &[]),
+            (
+                "a:1|2|3|4",
+                "a:1|h|4",
+                "a:1|2 n:3|4",
+                "a:1|h|4",
+                &["a source 1|2|3|4"],
+            ),
+            // Equal lines; lines that the writer has indented anew.
+            ("a:1|1", "a:1|1h", "a:1 n:1", "a:1 n:1h", &[]),
+            (
+                "a:1|\\t2|\\t3",
+                "a:1|\\t2|\\t3h",
+                "a:1 n:2|3",
+                "a:1|\t2|\t3h",
+                &["a source 1|2|3"],
+            ),
+            // A copy of a line that stays is no part of a split, nor is one of a part of another cell.
+            ("a:1", "a:h", "n:1 a:1", "n:1 a:h", &[]),
+            (
+                "a:1|2 b:2",
+                "a:1|h|2 b:h|2",
+                "a:1 n:2 b:w",
+                "a:1|h n:2 b:h|w",
+                &[],
+            ),
+            // Both sides have made the same cell of it, but at another position or of another line.
+            ("a:1|2", "a:1 n:2", "n:2 a:1", "a:1 n:2", &[]),
+            (
+                "a:1|2|3",
+                "a:1|2 n:3",
+                "a:1 n:2 m:3",
+                "a:1|2 n:3 m:3",
+                &["a source 1", "n source 2"],
+            ),
+            // The writer has also joined a cell with the first part.
+            ("a:1|2 b:3", "a:1|2h b:3", "a:1|3 n:2", "a:1|3 n:2h", &[]),
+            (
+                "a:1|2 b:3|x",
+                "a:1|2 b:3h|x",
+                "a:1|3|x n:2",
+                "a:1|3h|x n:2",
+                &[],
+            ),
         ]);
     }
 
@@ -483,15 +541,183 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_join_by_the_writer_changes_no_cell() {
+        assert_merges(&[
+            // The file has changed only the cell that the other one was joined into.
+            (
+                "a:1|x b:2",
+                "a:1h|x b:2",
+                "a:1w|x|2",
+                "a:1h|x b:2",
+                &["a source 1w|x|2"],
+            ),
+            // The file has deleted the cell in the middle.
+            (
+                "a:1 b:2 c:3",
+                "a:1 c:3|h",
+                "a:1|2|3",
+                "a:1 c:3|h",
+                &["c deleted ", "a source 1|2|3"],
+            ),
+            // A line that both cells had is no sign of a join.
+            (
+                "a:1|x b:2|x",
+                "a:1h|x b:2h|x",
+                "a:1|x",
+                "a:1h|x b:2h|x",
+                &["b deleted "],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_join_by_the_file_takes_the_writers_changes_or_reports_each_of_them() {
+        assert_merges(&[
+            // The writer has also inserted or removed another cell.
+            (
+                "a:1 b:2|3",
+                "a:1|2|3",
+                "a:1 b:2|3w w:w",
+                "a:1|2|3w w:w",
+                &[],
+            ),
+            (
+                "a:1 b:2|3 c:4",
+                "a:1|2|3 c:4",
+                "a:w|1 b:2|3w",
+                "a:w|1|2|3w",
+                &[],
+            ),
+            // The writer has changed one of two joined cells, one of two equal ones, or none.
+            ("a:1 b:2 c:3", "a:1|2|3", "a:1 b:2 c:3|w", "a:1|2|3|w", &[]),
+            ("a:1 b:1", "a:1|1", "a:1 b:w", "a:1|w", &[]),
+            ("a:1 b:2", "a:1|h", "a:w b:2", "a:w|h", &[]),
+            // The cells are no longer neighbours, or one of them is gone.
+            (
+                "a:1 b:2 c:3",
+                "a:1|2|3",
+                "a:1 b:2w w:w c:3",
+                "a:1|2|3 w:w",
+                &["b source 2w"],
+            ),
+            (
+                "a:1 b:2|3",
+                "a:1|2|3",
+                "a:1 w:w b:2|3w",
+                "a:1|2|3 w:w",
+                &["b source 2|3w"],
+            ),
+            (
+                "a:1 b:2 c:3",
+                "a:1|2|3",
+                "a:1 c:3w",
+                "a:1|2|3",
+                &["c source 3w"],
+            ),
+            (
+                "a:1 b:2",
+                "a:1|2",
+                "b:w",
+                "a:1|2",
+                &["a deleted ", "b source w"],
+            ),
+            // The writer has moved away a cell that stood between them, and that the file has deleted.
+            (
+                "a:1 b:2 c:3|4",
+                "a:1|3|4",
+                "b:2 a:1 c:3|4w",
+                "a:1|3|4w",
+                &[],
+            ),
+            // Both sides have changed both cells.
+            (
+                "a:1 b:2|x",
+                "a:1h|2h|x",
+                "a:1w b:2w|x",
+                "a:1h|2h|x",
+                &["a source 1w", "b source 2w|x"],
+            ),
+            // The writer has split the cell that the other one was joined into.
+            (
+                "a:3| b:5|4",
+                "b:3|5|4",
+                "a:3|5 b:5 w:4",
+                "a:3|5 b:3|5 w:4",
+                &[],
+            ),
+            // Merged again, the text would be another one.
+            (
+                "a:3 b:3|1",
+                "a:3|1|1",
+                "a:3 b:3 w:1",
+                "a:3|1|1 w:1",
+                &["b source 3"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_cell_whose_metadata_the_file_has_changed_is_not_joined() {
+        let [base, mut file, writer] = ["a:1 b:2 c:3", "a:1 b:2 c:3", "a:1|2|3"].map(cells);
+        file.set_metadata(1, &["x"], &Json::from(1)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        let cell = merged.document.cells().first();
+        let theirs = Some("1".to_owned());
+        let deleted = Conflict {
+            cell: Some("b".into()),
+            field: "deleted".into(),
+            base: Some("2".into()),
+            theirs: Some("2".into()),
+            revision: Some(merged.document.cells()[1].revision()),
+            ..Conflict::default()
+        };
+        let refused = Conflict {
+            cell: Some("a".into()),
+            field: "source".into(),
+            base: theirs.clone(),
+            yours: Some("1\n2\n3".into()),
+            theirs,
+            revision: cell.map(Cell::revision),
+        };
+        assert_eq!(merged.conflicts, [deleted, refused]);
+    }
+
+    #[test]
+    fn the_outputs_and_metadata_of_a_cell_that_the_file_joined_are_reported() {
+        let [base, file, mut writer] = ["a:1 b:2|3", "a:1|2|3", "a:1 b:2|3w"].map(cells);
+        writer.set_execution(1, &ran()).unwrap();
+        writer.set_metadata(1, &["x"], &Json::from(1)).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| true);
+        assert_eq!(in_words(&merged.document), "a:1|2|3w");
+        let lost = |field: &str, base: &str, yours: &str| Conflict {
+            cell: Some("b".into()),
+            field: field.into(),
+            base: Some(base.into()),
+            yours: Some(yours.into()),
+            ..Conflict::default()
+        };
+        let want = [
+            lost("metadata", "{}", "{\"x\": 1}"),
+            lost("outputs", "", "stdout: w"),
+        ];
+        assert_eq!(merged.conflicts, want);
+    }
+
+    #[test]
+    fn nothing_of_a_part_of_a_split_that_comes_is_reported() {
+        let [base, file, mut writer] = ["a:1|2", "a:h|1|2", "a:1 n:2"].map(cells);
+        writer.set_execution(1, &ran()).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| true);
+        assert_eq!(merged.conflicts, []);
+        assert_eq!(in_words(&merged.document), "a:h|1 n:2");
+        assert_eq!(merged.document.cells()[1].outputs().count(), 1);
+    }
+
+    #[test]
     fn the_outputs_of_a_refused_join_are_reported_and_not_shown_under_the_other_text() {
         let [base, file, mut writer] = ["a:1 b:2|x", "a:1 b:2h|x", "a:1|2w|x"].map(cells);
-        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
-        let execution = CellExecution {
-            outputs: vec![Json::parse(output).unwrap()],
-            execution_count: Some(1),
-            times: None,
-        };
-        writer.set_execution(0, &execution).unwrap();
+        writer.set_execution(0, &ran()).unwrap();
         let merged = merge(&base, &file, &writer, &|_| true);
         assert_eq!(merged.document.to_bytes(), file.to_bytes());
         let reported = merged.conflicts.iter();
@@ -510,12 +736,6 @@ mod tests {
 
     #[test]
     fn the_outputs_of_a_part_of_a_split_that_does_not_come_are_reported() {
-        let output = r#"{"output_type": "stream", "name": "stdout", "text": "w"}"#;
-        let execution = CellExecution {
-            outputs: vec![Json::parse(output).unwrap()],
-            execution_count: Some(1),
-            times: None,
-        };
         for (base, file, writer) in [
             // The split is refused.
             ("a:1|2|3|4", "a:1|h|4", "a:1|2w n:3|4"),
@@ -523,7 +743,7 @@ mod tests {
             ("a:1|2|3", "a:1|2", "a:1|2 n:3"),
         ] {
             let [base, file, mut writer] = [base, file, writer].map(cells);
-            writer.set_execution(1, &execution).unwrap();
+            writer.set_execution(1, &ran()).unwrap();
             let merged = merge(&base, &file, &writer, &|_| true);
             assert_eq!(in_words(&merged.document), in_words(&file));
             let mut outputs = merged.conflicts.iter().filter(|it| it.field == "outputs");
@@ -546,17 +766,31 @@ mod tests {
         ]);
     }
 
+    #[test]
+    fn a_refused_split_or_join_names_the_cell_of_a_file_without_ids() {
+        let base = without_ids(&["1", "2|3|4|5", "6|7"]);
+        let id = base.cells()[1].id();
+        let (mut split, mut joined) = (base.clone(), base.clone());
+        split.split(1, 2, "n").unwrap();
+        joined.join(1, 2).unwrap();
+        joined.set_source(1, "2\n3\n4\n5\n6w\n7").unwrap();
+        for (file, writer) in [
+            (["new", "1", "2|h|5", "6|7"], split),
+            (["new", "1", "2|3|4|5", "6h|7"], joined),
+        ] {
+            let file = without_ids(&file);
+            let merged = merge(&base, &file, &writer, &|_| false);
+            assert_eq!(merged.document.to_bytes(), file.to_bytes());
+            let sources = merged.conflicts.iter().filter(|it| it.field == "source");
+            let cells: Vec<_> = sources.map(|it| it.cell.as_deref()).collect();
+            assert_eq!(cells, [Some(id)], "{}", in_words(&writer));
+        }
+    }
+
     /// The merge is the same for a file whose ids are in the ledger.
     #[test]
     fn a_join_is_the_same_one_in_a_file_without_ids() {
-        let cell = |source: &str| {
-            format!(
-                r#"{{"cell_type":"code","source":"{source}","outputs":[],"execution_count":null,"metadata":{{}}}}"#
-            )
-        };
-        let sources = ["", "", "b", "", ""].map(cell).join(",");
-        let text = format!(r#"{{"cells":[{sources}],"nbformat":4,"nbformat_minor":4}}"#);
-        let mut base = Document::parse(text).unwrap();
+        let mut base = without_ids(&["", "", "b", "", ""]);
         base.recall_ids(&[], &|_| None);
         let (mut file, mut writer) = (base.clone(), base.clone());
         file.set_source(3, "h\nb\n\n").unwrap();

@@ -336,6 +336,7 @@ mod tests {
     use crate::notebook::Json;
     use crate::notebook::NewCell;
     use crate::notebook::tests::fixtures::{cells, in_words};
+    use serde_json::json;
 
     /// A notebook of cells `id:source`.
     fn merged(base: &str, file: &str, writer: &str) -> (String, Vec<(String, String)>) {
@@ -499,6 +500,13 @@ mod tests {
             (ran(&base, 3, ""), ran(&base, 4, ""), false, 4),
             (ran(&base, 5, ""), ran(&base, 4, ""), false, 5),
             (ran(&base, 5, ""), ran(&base, 4, ""), true, 4),
+            // Two executions that ended at the same time.
+            (
+                ran(&base, 3, "2026-01-01T10"),
+                ran(&base, 4, "2026-01-01T10"),
+                false,
+                4,
+            ),
             // A restarted kernel counts from 1 again.
             (
                 ran(&base, 50, "2026-01-01T10"),
@@ -514,6 +522,9 @@ mod tests {
             ),
         ] {
             let writer_count = writer.cells()[0].execution_count().unwrap_or(count);
+            let versions = [&file, &writer].map(|version| &version.cells()[0]);
+            let later = versions.map(|cell| cell.execution_count() == Some(count));
+            let times = versions[usize::from(later[1])].metadata(&["execution"]);
             // The human has edited the source, so that the cells are merged field by field.
             let mut file = file;
             file.set_source(0, "human").unwrap();
@@ -523,12 +534,80 @@ mod tests {
                 (cell.execution_count(), &*cell.source()),
                 (Some(count), "human")
             );
+            assert_eq!(cell.metadata(&["execution"]), times);
             let fields = merged.conflicts.iter().map(|conflict| &*conflict.field);
             let lost = (writer_count != count).then_some("outputs");
             assert_eq!(fields.collect::<Vec<_>>(), Vec::from_iter(lost));
             let output = cell.read_outputs().next().unwrap();
             assert!(output.text.ends_with(&count.to_string()));
         }
+    }
+
+    #[test]
+    fn of_two_executions_with_the_same_count_the_files_stays_and_the_writers_is_reported() {
+        let ran = |document: &Document, text: &str| {
+            let mut new = document.clone();
+            let output = json!({"output_type": "stream", "name": "stdout", "text": text});
+            let execution = CellExecution {
+                outputs: vec![Json::from(&output)],
+                execution_count: Some(1),
+                times: None,
+            };
+            new.set_execution(0, &execution).unwrap();
+            new
+        };
+        let base = ran(&cells("a:1"), "old");
+        let (file, writer) = (ran(&base, "file"), ran(&base, "writer"));
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(merged.document.to_bytes(), file.to_bytes());
+        let text = |word: &str| Some(format!("stdout: {word}"));
+        let want = Conflict {
+            cell: Some("a".into()),
+            field: "outputs".into(),
+            base: text("old"),
+            yours: text("writer"),
+            theirs: text("file"),
+            revision: Some(file.cells()[0].revision()),
+        };
+        assert_eq!(merged.conflicts, [want]);
+        // Outputs that were there before keep no cell that the writer has deleted.
+        let (mut edited, mut without) = (base.clone(), base.clone());
+        edited
+            .set_notebook_metadata(&["k"], &Json::from(1))
+            .unwrap();
+        without.remove(0).unwrap();
+        let merged = merge(&base, &edited, &without, &|_| false);
+        assert_eq!(
+            (merged.document.cells().len(), merged.conflicts),
+            (0, vec![])
+        );
+    }
+
+    #[test]
+    fn a_merge_that_is_repeated_takes_the_writers_cell_for_no_other_one_of_the_same_text() {
+        let mut base = without_ids(&["x", "y"], 4);
+        base.recall_ids(&[], &|_| None);
+        let mut writer = base.clone();
+        let new = NewCell {
+            id: "w".into(),
+            cell_type: CellType::Code,
+            source: "x".into(),
+            metadata: None,
+        };
+        writer.insert(1, &new).unwrap();
+        // The first merge is in the file. `nb fmt` has written the ids, and a human has deleted the first cell.
+        let mut file = writer.formatted().unwrap();
+        file.remove(0).unwrap();
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(in_words(&merged.document), in_words(&file));
+        assert_eq!(merged.conflicts, []);
+        // An editor that does not know ids has dropped them.
+        let [base, writer, known] = ["a:x b:y", "a:x w:x b:y", "w:x b:y"].map(cells);
+        let mut file = without_ids(&["x", "y"], 4);
+        file.adopt_ids(&known);
+        let merged = merge(&base, &file, &writer, &|_| false);
+        assert_eq!(in_words(&merged.document), in_words(&file));
+        assert_eq!(merged.conflicts, []);
     }
 
     #[test]

@@ -400,6 +400,14 @@ impl ExecutionEnd {
 }
 
 impl CellEnd {
+    /// Returns whether the kernel began to run the cell.
+    pub fn has_begun(self) -> bool {
+        !matches!(
+            self,
+            Self::Aborted | Self::Withdrawn | Self::NotRun | Self::NoKernel | Self::Edited
+        )
+    }
+
     /// Parses the status of a reply.
     pub fn of_word(word: &str) -> Self {
         let word: StrDeserializer<'_, Error> = word.into_deserializer();
@@ -449,7 +457,7 @@ pub fn requests(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Eve
     let mut aborted = HashSet::new();
     events.filter(move |event| match &event.kind {
         EventKind::Done(end) => {
-            if matches!(end.status, CellEnd::Aborted | CellEnd::Withdrawn) {
+            if !end.status.has_begun() {
                 aborted.insert(end.msg_id.clone());
             }
             false

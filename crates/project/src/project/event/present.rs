@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{CellEnd, Event, EventKind, ExecutionStart, Position, requests};
+use super::{Event, EventKind, ExecutionStart, Position, requests};
 use crate::project::beneath;
 use crate::project::folder::{PRESENT, Project};
 use crate::project::state_folder::short_name;
@@ -186,9 +186,9 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
         }
         if let Some(end) = event.end() {
             // The end of a request that never ran says nothing about the requests before it.
-            let list = match end.status {
-                CellEnd::Aborted | CellEnd::Withdrawn => &mut aborted,
-                _ => &mut ended,
+            let list = match end.status.has_begun() {
+                true => &mut ended,
+                false => &mut aborted,
             };
             list.insert(end.msg_id.clone());
         }

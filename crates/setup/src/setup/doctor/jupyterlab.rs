@@ -19,8 +19,13 @@ pub(super) fn extension(variables: &dyn Variables) -> Option<Check> {
         return None;
     }
     let own = folder(&Level::User, variables).ok()?;
-    let system = ["/usr/local/share/jupyter", "/usr/share/jupyter"].map(Path::new);
-    let others = system.map(|share| share.join("labextensions").join(NAME));
+    // The wheel installs it beside the program.
+    let program = std::env::current_exe().ok();
+    let prefix = program.as_deref().and_then(|it| it.parent()?.parent());
+    let prefixes = prefix
+        .into_iter()
+        .chain(["/usr/local", "/usr"].map(Path::new));
+    let others = prefixes.map(|prefix| prefix.join("share/jupyter/labextensions").join(NAME));
     // A server loads the first one.
     let found = std::iter::once(own)
         .chain(others)

@@ -265,9 +265,9 @@ pub(super) fn rooms(notebook: &Path, variables: &dyn Variables) -> Vec<Check> {
     let servers = folder.map(|folder| collaboration::servers_of(&folder, variables));
     let checks = servers.into_iter().flatten().map(|server| {
         let text = format!(
-            "JupyterLab ({server}) uses jupyter-collaboration: a change of the file drops what is typed there. nb refuses edits of a notebook that is open there, and writes outputs once its tab is closed"
+            "JupyterLab ({server}) uses jupyter-collaboration: a change of the file drops what is typed there. Without its own extension nb refuses edits of a notebook that is open there, and writes outputs once its tab is closed"
         );
-        Check::note(ABOUT, text, "close the tab before an agent works, or start JupyterLab without that extension")
+        Check::note(ABOUT, text, "nb serve --jupyterlab, and reload the page")
     });
     checks.collect()
 }
