@@ -144,6 +144,11 @@ fn a_cell_that_gets_the_metadata_of_another_one_keeps_its_id() {
 }
 
 #[test]
+fn a_new_cell_that_vs_code_loads_in_that_moment_is_there_once() {
+    simulated("loads_meanwhile");
+}
+
+#[test]
 fn a_change_by_an_agent_hits_no_other_cell_when_the_person_inserts_one_at_that_moment() {
     simulated("places");
 }

@@ -362,7 +362,10 @@ class Editor {
     const isDone = await edits(notebook, all);
     watch.dispose();
     if (!isDone) return REFUSED;
-    const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
+    const added = notebook.getCells().filter(each => !before.includes(each) && textOf(each) === data?.value);
+    const [made, twin] = added.filter(each => idOf(each.metadata) === idOf(data?.metadata ?? {}));
+    // VS Code may have loaded the file in that moment, with the new cell.
+    if (twin) await edits(notebook, [replaceCells(rangeOf(twin.index), [])]);
     // VS Code counts cells, and the person may have inserted or removed one above in that moment. A cell that was hit in
     // place of the right one comes back.
     if (change && removed.some(each => each.index >= 0)) {
@@ -616,8 +619,7 @@ const owned = new WeakMap();
 
 /**
  * A cell's metadata. VS Code's own edits of metadata name a cell by its place, and hit another one if cells come or go
- * meanwhile: that one has lost its id. It gets back what it had.
- * @param {vscode.NotebookCell} cell
+ * meanwhile: that one has lost its id. It gets back what it had. @param {vscode.NotebookCell} cell
  */
 function ownOf(cell) {
   const own = owned.get(cell) ?? cell.metadata;
@@ -627,15 +629,14 @@ function ownOf(cell) {
 }
 
 /**
- * A cell's metadata with the number of its run, from which VS Code writes the file: its own edit at the end of a cell fails
- * while a person types. Older editors store no number there.
+ * A cell's metadata with the number of its run that is shown, from which VS Code writes the file: its own edit at the end of
+ * a cell fails while a person types, and it forgets the number when the text changes. Older editors store none there.
  * @param {vscode.NotebookCell} cell @returns {{ [key: string]: any }}
  */
 function withCount(cell) {
   const metadata = ownOf(cell);
-  const { executionOrder, success } = cell.executionSummary ?? {};
-  const isLost = executionOrder && typeof success === 'boolean'
-    && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
+  const { executionOrder } = cell.executionSummary ?? {};
+  const isLost = executionOrder && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
   return isLost ? { ...metadata, execution_count: executionOrder } : metadata;
 }
 
