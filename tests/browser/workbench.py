@@ -68,6 +68,7 @@ def main():
             for saves_by_itself in (False, True):
                 for has_run in (False, True):
                     Together(workbench, page, saves_by_itself, has_run).round(number)
+            SideBySide(workbench, page, saves_by_itself=number % 2 == 1, has_run=True).round(number)
 
 
 # What is typed beside an agent: 66 characters, of which many are commands outside of a text.
@@ -82,8 +83,9 @@ class Together:
         self.saves_by_itself, self.has_run = saves_by_itself, has_run
 
     def round(self, number):
-        say(f"round {number}: autoSave {self.saves_by_itself}, cells were run {self.has_run}")
-        self.file = f"together-{number}-{int(self.saves_by_itself)}{int(self.has_run)}.ipynb"
+        name = type(self).__name__
+        say(f"round {number} of {name}: autoSave {self.saves_by_itself}, cells were run {self.has_run}")
+        self.file = f"{name}-{number}-{int(self.saves_by_itself)}{int(self.has_run)}.ipynb"
         self.opens(*(f"x = {number}" for number in range(5)))
         mine = self.ids[2]
         until(lambda: self.enters(mine))
@@ -104,6 +106,9 @@ class Together:
         self.has_counts()
         until(lambda: printed(self.file, self.ids[4]) == "the agent\n")
         assert self.asks("return String(cellOf(ARGUMENT).outputs[0].items[0].data);", self.ids[4]) == "the agent\n"
+        self.goes_on(mine)
+
+    def goes_on(self, mine):
         if not self.saves_by_itself:
             self.conflicts(mine, f"x = 2\n{TYPED}")
 
@@ -179,11 +184,13 @@ class Together:
     def enters(self, id):
         """Clicks into a cell; says whether the cursor is in it then."""
         at = self.asks("return cellOf(ARGUMENT).index;", id)
-        row = self.page.locator(f".monaco-list-row.code-cell-row[data-index='{at}'] .view-line").first
-        place = row.bounding_box()
-        if not place:
+        lines = f".monaco-list-row.code-cell-row[data-index='{at}'] .view-line"
+        places = self.page.evaluate("lines => [...document.querySelectorAll(lines)].map(line => line.getBoundingClientRect().toJSON())", lines)
+        if not places:
             # It is drawn anew.
             return False
+        # The cell may be shown twice, side by side.
+        place = min(places, key=lambda place: (-place["x"], place["y"]))
         self.page.mouse.click(place["x"] + 60, place["y"] + place["height"] * 0.7)
         return self.asks("return vscode.window.activeTextEditor?.document === cellOf(ARGUMENT).document;", id)
 
@@ -201,6 +208,30 @@ class Together:
         assert counts == [dict(shown)[id] for id in mine], (counts, shown)
         if self.has_run:
             assert all(saved[id]["outputs"] and saved[id]["execution_count"] for id in mine), saved
+
+
+class SideBySide(Together):
+    """The notebook is shown twice, and the person types in the second place."""
+
+    def opens(self, *texts):
+        super().opens(*texts)
+        self.asks(
+            """vscode.window.activeNotebookEditor.selection = new vscode.NotebookRange(1, 2);
+            await vscode.commands.executeCommand('workbench.action.splitEditor');"""
+        )
+        expect(self.page.locator(".code-cell-row[data-index='0']")).to_have_count(2)
+
+    def goes_on(self, mine):
+        # Both places have the cell selected that the person has selected in them.
+        assert self.selected() == [self.ids[1], mine], self.selected()
+        self.workbench.asks("await vscode.commands.executeCommand('workbench.action.closeEditorsInOtherGroups');")
+
+    def selected(self):
+        """The selected cells, from left to right."""
+        return self.asks(
+            """const editors = [...vscode.window.visibleNotebookEditors].sort((one, other) => one.viewColumn - other.viewColumn);
+            return editors.map(editor => notebook.cellAt(editor.selection.start).metadata.id);"""
+        )
 
 
 class RunAll(Together):

@@ -124,8 +124,33 @@ fn what_is_typed_just_now_is_not_taken_for_what_was_loaded() {
 }
 
 #[test]
+fn a_save_that_was_refused_is_made_again_when_the_tab_has_what_the_file_has() {
+    simulated("saves_again");
+}
+
+#[test]
 fn the_counts_of_runs_are_saved() {
     simulated("counts");
+}
+
+#[test]
+fn a_save_during_a_removal_gives_no_cell_the_metadata_of_another_one() {
+    simulated("counts_beside_a_removal");
+}
+
+#[test]
+fn a_cell_that_gets_the_metadata_of_another_one_keeps_its_id() {
+    simulated("foreign_metadata");
+}
+
+#[test]
+fn a_new_cell_that_vs_code_loads_in_that_moment_is_there_once() {
+    simulated("loads_meanwhile");
+}
+
+#[test]
+fn a_change_by_an_agent_hits_no_other_cell_when_the_person_inserts_one_at_that_moment() {
+    simulated("places");
 }
 
 #[test]

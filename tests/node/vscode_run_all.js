@@ -513,6 +513,54 @@ const parts = {
     world.end();
   },
 
+  // A save that VS Code has refused is made again once the tab has what the file has.
+  async saves_again() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const ways = ['nb is late', 'the file is written before the handler', 'VS Code is late', 'the file is written after the handler'];
+    for (const [number, way] of ways.entries()) {
+      notebook.type(0, way);
+      await pass(1000);
+      const was = notebook.cells[3].text;
+      const source = `four ${'='.repeat(10 + number)}`;
+      const writes = () => world.write('four', { source: [source] });
+      const sets = () => world.asks('set', { cell: world.names.four, was, source });
+      if (number === 0) world.synced = () => {};
+      if (number % 2) world.tells = message => {
+        delete world.tells;
+        world.tells(message);
+        if (number === 1) writes();
+        else setTimeout(writes, 0);
+      };
+      else writes();
+      if (number === 2) editor.settings.slow = 2000;
+      let set = number === 2 && sets();
+      await pass(100);
+      const heard = world.heard.length;
+      const saved = notebook.save();
+      await done(saved);
+      assert.equal(await saved, false);
+      delete world.synced;
+      notebook.type(1, `${way}, and the person types`);
+      await pass(1000);
+      assert.equal(notebook.isDirty, true);
+      set ||= sets();
+      await done(set);
+      editor.settings.slow = 0;
+      world.synced();
+      await pass(1000);
+      assert.equal(notebook.isDirty, false);
+      const texts = [way, `${way}, and the person types`, 'three', source];
+      assert.deepEqual(world.read().slice(0, 4).flatMap(cell => cell.source), texts);
+      // A save that does not wait any more is not told: nb would wait for its end.
+      const told = world.heard.slice(heard).filter(it => it.type === 'saving').length;
+      assert.equal(told, number === 2 ? 1 : 2);
+    }
+    assert.equal(recorded.asked, 4);
+    world.end();
+  },
+
   // What the person types meanwhile is refused with the text that is there, and reported after the answers only.
   async types() {
     const world = new World();
@@ -556,9 +604,95 @@ const parts = {
     world.notebook.losesCounts = true;
     await pass(1000);
     await done(world.runAll(40));
+    // That of a run before the window was opened: VS Code forgets it when the text changes.
+    world.notebook.cells[6].executionSummary = { executionOrder: 9 };
     await done(world.notebook.save());
-    assert.deepEqual(world.read().map(cell => cell.execution_count), [1, 2, 3, 4, 5, 6, null]);
+    assert.deepEqual(world.read().map(cell => cell.execution_count), [1, 2, 3, 4, 5, 6, 9]);
     assert.deepEqual(recorded.replaced, []);
+    world.end();
+  },
+
+  // VS Code's own edits of metadata name cells by their places: one that was to hit another cell is of no consequence.
+  async foreign_metadata() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const [one, two] = notebook.cells;
+    two.metadata = { ...one.metadata, execution_count: 3 };
+    notebook.isChanged([{ cell: two, metadata: two.metadata }]);
+    await pass(1000);
+    assert(!world.heard.some(it => it.type === 'cells'));
+    await done(notebook.save());
+    assert.deepEqual(world.read().map(cell => cell.id), [...SIX, AGENTS]);
+    assert.deepEqual(world.read().map(cell => cell.execution_count), Array(7).fill(null));
+    world.end();
+  },
+
+  // A save begins while an agent removes a cell: the numbers of the runs are not given to other cells.
+  async counts_beside_a_removal() {
+    const world = new World();
+    const { notebook } = world;
+    notebook.losesCounts = true;
+    await pass(1000);
+    await done(world.runAll(40));
+    let saved;
+    editor.settings.meanwhile = () => { saved = notebook.save(); };
+    await done(world.asks('remove', { cell: world.names.one, was: 'one' }));
+    await done(saved);
+    assert.deepEqual(world.read().map(cell => [cell.id, cell.execution_count]), [
+      ['two', 2], ['three', 3], ['four', 4], ['five', 5], ['six', 6], [AGENTS, null],
+    ]);
+    world.end();
+  },
+
+  // Another program inserts a cell, and VS Code loads the file while the extension inserts it.
+  async loads_meanwhile() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    editor.settings.meanwhile = () => {
+      const found = JSON.parse(fs.readFileSync(FILE, 'utf8'));
+      found.cells.splice(1, 0, { ...found.cells[0], id: 'new', source: ['new'] });
+      fs.writeFileSync(FILE, JSON.stringify(found));
+      notebook.load();
+    };
+    const insert = { after: world.names.one, cell: 'new', id: 'new', cell_type: 'code', source: 'new' };
+    await done(world.asks('insert', insert));
+    await pass(1000);
+    assert.deepEqual(notebook.getCells().map(each => each.text), ['one', 'new', ...SIX.slice(1), AGENTS]);
+    assert(!world.heard.some(it => it.type === 'cells' && it.new.some(each => each.id === 'new')));
+    world.end();
+  },
+
+  // While a change by an agent is under way, the person inserts or removes a cell above: no other cell is hit.
+  async places() {
+    const world = new World();
+    const { notebook } = world;
+    await pass(1000);
+    const mine = new editor.vscode.NotebookCellData(2, 'mine', 'python');
+    const inserts = () => { notebook.replace(0, 0, [mine]); notebook.isChanged(); };
+    const removes = () => { notebook.replace(0, 1, []); notebook.isChanged(); };
+    const outputs = [{ output_type: 'stream', name: 'stdout', text: 'by claude' }];
+    const removal = ['remove', { cell: world.names.three, was: 'three' }];
+    const result = ['outputs', { cell: world.names.five, outputs, execution_count: 9 }];
+    for (const [request, meanwhile] of [[result, inserts], [result, removes], [removal, inserts], [removal, removes]]) {
+      const before = notebook.getCells().map(each => each.text);
+      editor.settings.meanwhile = meanwhile;
+      const answer = world.asks(...request);
+      await done(answer);
+      assert.equal((await answer).type, 'refused');
+      const after = meanwhile === inserts ? ['mine', ...before] : before.slice(1);
+      assert.deepEqual(notebook.getCells().map(each => each.text), after);
+      await pass(1000);
+      assert(!notebook.getCells().some(each => each.outputs.length));
+    }
+    for (const request of [result, removal]) await done(world.asks(...request));
+    assert.deepEqual(notebook.getCells().map(each => each.text), ['one', 'two', 'four', 'five', 'six', AGENTS]);
+    assert.deepEqual(notebook.getCells().map(each => each.outputs.length), [0, 0, 0, 1, 0, 0]);
+    assert.deepEqual(recorded.output, []);
+    // For nb, only the person has inserted and removed cells.
+    const reported = world.heard.filter(it => it.type === 'cells').flatMap(it => it.new);
+    assert.deepEqual([...new Set(reported.map(it => it.source))], ['mine']);
     world.end();
   },
 };

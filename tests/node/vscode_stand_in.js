@@ -476,6 +476,9 @@ const vscode = {
     findFiles: async () => (fs.existsSync('.nb/state.json') ? [Uri.file(path.resolve('.nb/state.json'))] : []),
     applyEdit: async ({ edits: all, texts }) => {
       await turn();
+      if (settings.slow) await new Promise(resolve => { setTimeout(resolve, settings.slow); });
+      settings.meanwhile?.();
+      settings.meanwhile = undefined;
       if (texts.some(({ cell, was }) => cell.text !== was || cell.index < 0)) return false;
       for (const { cell, range, text } of texts) {
         const at = ({ line, character }) => lines(cell.text).slice(0, line).join('').length + character;
@@ -542,7 +545,8 @@ const jupyter = {
 };
 const kernels = new Map();
 
-const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true, stall: 0 };
+// Between an edit by the extension and its application so many milliseconds go by, and the person does this.
+const settings = { path: undefined, workspace: undefined, autoSave: false, watches: true, stall: 0, slow: 0, meanwhile: undefined };
 
 // What the extension shows below a cell.
 const marks = cell => items(cell).map(it => it.text);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sha2::Digest;
@@ -290,6 +290,24 @@ fn an_editor_that_does_not_answer_is_not_waited_for_again() {
     editor.does_set("agent = 1", "agent = 2");
     assert_eq!(editor.next()["type"], "synced");
     editor.recorded(&[]);
+}
+
+#[test]
+fn an_editor_that_a_signal_has_stopped_is_not_waited_for() {
+    let world = World::new();
+    let mut editor = Editor::open(&world, &["change"]);
+    let signal = |signal: &str| {
+        let mut kill = Command::new("kill");
+        succeed(kill.args([signal, &editor.live.id().to_string()]));
+    };
+    signal("-STOP");
+    let begun = Instant::now();
+    edit(&world, "bbbb", "agent = 1").ended(0);
+    // A writer waits for an answer for eight seconds.
+    assert!(begun.elapsed() < Duration::from_secs(6));
+    signal("-CONT");
+    editor.does_set("bbbb = 1", "agent = 1");
+    assert_eq!(editor.next()["type"], "synced");
 }
 
 #[test]

@@ -21,10 +21,7 @@ class Activity {
     this.known = new Map();
   }
 
-  /**
-   * Takes in what `nb` tells; returns false for what is nothing of this.
-   * @param {string} doc @param {any} message @param {number} now
-   */
+  /** Takes in what `nb` tells; false for what is nothing of this. @param {string} doc @param {any} message @param {number} now */
   tell(doc, message, now) {
     if (message.type !== 'activity' && message.type !== 'marks') return false;
     const known = this.known.get(doc) ?? { kernel: false, running: undefined, waiting: [], idleAt: 0, marks: new Map() };
@@ -43,10 +40,7 @@ class Activity {
     return this.known.get(doc)?.kernel ?? false;
   }
 
-  /**
-   * What runs in the document, or in any one if none is named, and what waits for it.
-   * @param {string} [doc]
-   */
+  /** What runs in the document, or in any one if none is named, and what waits for it. @param {string} [doc] */
   runs(doc) {
     const all = doc === undefined ? [...this.known] : [[doc, this.known.get(doc)]];
     for (const [each, known] of /** @type {[string, Known | undefined][]} */ (all)) {

@@ -1,10 +1,7 @@
 // What a notebook and a cell of VS Code have. Pure.
 'use strict';
 
-/**
- * The id that the file gives a cell.
- * @param {{ readonly [key: string]: any }} metadata a cell's in VS Code @returns {string | undefined}
- */
+/** The id that the file gives a cell, by VS Code's metadata of it. @param {{ readonly [key: string]: any }} metadata */
 function idOf(metadata) {
   const id = metadata?.id ?? metadata?.custom?.id;
   return typeof id === 'string' ? id : undefined;
@@ -13,10 +10,7 @@ function idOf(metadata) {
 /** @param {import('vscode').NotebookCell} cell */
 const textOf = cell => cell.document.getText().replaceAll('\r\n', '\n');
 
-/**
- * The type that the file gives a cell.
- * @param {import('vscode').NotebookCell} cell @returns {'code' | 'markdown' | 'raw'}
- */
+/** The type that the file gives a cell. @param {import('vscode').NotebookCell} cell @returns {'code' | 'markdown' | 'raw'} */
 function typeOf(cell) {
   // vscode.NotebookCellKind.Markup
   if (cell.kind === 1) return 'markdown';

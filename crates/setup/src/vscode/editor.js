@@ -72,6 +72,8 @@ class Editor {
     this.again = undefined;
     /** @type {Set<string>} documents that had no unsaved changes before `nb` changed them */
     this.clean = new Set();
+    /** @type {Set<string>} documents without a conflict whose last save has not ended yet, or was refused */
+    this.unended = new Set();
     /** @type {Map<string, Map<string, Conflict>>} */
     this.conflicts = new Map();
     /** @type {Map<string, () => void>} */
@@ -106,13 +108,14 @@ class Editor {
         // What is held is to be saved, too.
         if (this.isHeld(doc)) this.clean.add(doc);
         else this.clean.delete(doc);
+        this.unended.delete(doc);
         this.saves.get(doc)?.();
         void this.live?.saved(doc);
       }),
       workspace.onDidCloseNotebookDocument(notebook => {
         const doc = docOf(notebook);
         if (!this.open.delete(doc)) return;
-        for (const map of [this.clean, this.conflicts, this.activity.known]) map.delete(doc);
+        for (const map of [this.clean, this.unended, this.conflicts, this.activity.known]) map.delete(doc);
         this.host.activity();
         for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
         this.live?.closed(doc);
@@ -205,7 +208,7 @@ class Editor {
     const notebook = this.open.get(doc);
     if (!notebook) return undefined;
     const cells = notebook.getCells().map(cell => (
-      { cell: this.name(cell), id: idOf(cell.metadata), cell_type: typeOf(cell), source: textOf(cell) }));
+      { cell: this.name(cell), id: idOf(ownOf(cell)), cell_type: typeOf(cell), source: textOf(cell) }));
     return { notebook: notebook.uri.fsPath, cells, dirty: notebook.isDirty };
   }
 
@@ -229,15 +232,8 @@ class Editor {
     if (!notebook || notebook.isClosed) return REFUSED;
     if (!notebook.isDirty) this.clean.add(doc);
     const request = { doc, notebook, cell: this.cellOf(doc, message.cell), message };
-    switch (message.type) {
-      case 'set': return this.set(request);
-      case 'insert': return this.insert(request);
-      case 'remove': return this.remove(request);
-      case 'order': return this.order(request);
-      case 'metadata': return this.metadata(request);
-      case 'outputs': return this.outputs(request);
-      default: return REFUSED;
-    }
+    const type = ['set', 'insert', 'remove', 'order', 'metadata', 'outputs'].find(each => each === message.type);
+    return type ? this[/** @type {'set'} */ (type)](request) : REFUSED;
   }
 
   /** @param {Request} request @returns {Promise<Answer>} */
@@ -287,10 +283,7 @@ class Editor {
     return this.replaces(notebook, cell.index, 1);
   }
 
-  /**
-   * Moves cells, one after the other, round those that wait, run, or hold the cursor.
-   * @param {Request} request @returns {Promise<Answer>}
-   */
+  /** Moves cells round those that wait, run, or hold the cursor. @param {Request} request @returns {Promise<Answer>} */
   async order({ notebook, message: { order } }) {
     const names = notebook.getCells().map(each => this.name(each));
     const wanted = inOrder(names, order);
@@ -337,14 +330,16 @@ class Editor {
    * @returns {Promise<Answer>}
    */
   async replaces(notebook, at, count, data, name, place = at) {
-    const editor = vscode.window.visibleNotebookEditors.find(each => each.notebook === notebook);
     const before = notebook.getCells();
-    const mine = before.find(each => this.isEdited(each)) ?? (editor && before[editor.selection.start]);
-    if (editor && mine && this.isEdited(mine) && Math.min(at, place) <= mine.index) {
-      const last = Math.max(0, ...editor.visibleRanges.map(range => range.end));
-      if (mine.index + 2 >= last) {
-        const { InCenter } = vscode.NotebookEditorRevealType;
-        editor.revealRange(new vscode.NotebookRange(mine.index, mine.index + 1), InCenter);
+    const edited = before.find(each => this.isEdited(each));
+    // A notebook may be shown more than once, side by side.
+    const { activeNotebookEditor: active, visibleNotebookEditors: visible } = vscode.window;
+    const views = visible.filter(view => view.notebook === notebook).map(view => (
+      { view, cell: (view === active && edited) || before[view.selection.start] }));
+    if (active?.notebook === notebook && edited && Math.min(at, place) <= edited.index) {
+      const last = Math.max(0, ...active.visibleRanges.map(range => range.end));
+      if (edited.index + 2 >= last) {
+        active.revealRange(rangeOf(edited.index), vscode.NotebookEditorRevealType.InCenter);
         await sleep(REVEALED);
       }
     }
@@ -359,11 +354,30 @@ class Editor {
     const all = place === at
       ? [replaceCells(range, list)]
       : [replaceCells(range, []), insertCells(place > at ? place + count : place, list)];
-    if (!await edits(notebook, all)) return REFUSED;
-    const made = data && notebook.getCells().find(each => !before.includes(each) && textOf(each) === data.value);
+    /** @type {vscode.NotebookDocumentContentChange | undefined} */
+    let change;
+    const watch = vscode.workspace.onDidChangeNotebookDocument(event => {
+      if (event.notebook === notebook) change = event.contentChanges[0] ?? change;
+    });
+    const isDone = await edits(notebook, all);
+    watch.dispose();
+    if (!isDone) return REFUSED;
+    const added = notebook.getCells().filter(each => !before.includes(each) && textOf(each) === data?.value);
+    const [made, twin] = added.filter(each => idOf(each.metadata) === idOf(data?.metadata ?? {}));
+    // VS Code may have loaded the file in that moment, with the new cell.
+    if (twin) await edits(notebook, [replaceCells(rangeOf(twin.index), [])]);
+    // VS Code counts cells, and the person may have inserted or removed one above in that moment. A cell that was hit in
+    // place of the right one comes back.
+    if (change && removed.some(each => each.index >= 0)) {
+      const [hit] = change.removedCells;
+      if (hit) await this.replaces(notebook, made?.index ?? change.range.start, made ? 1 : 0, dataOf(hit), this.name(hit));
+      return REFUSED;
+    }
     if (made && name !== undefined) this.names.set(made, name);
-    const now = mine && (removed.includes(mine) ? made?.index : mine.index);
-    if (editor && now !== undefined && now >= 0) editor.selection = new vscode.NotebookRange(now, now + 1);
+    for (const { view, cell } of views) {
+      const now = removed.includes(cell) ? made?.index : cell?.index;
+      if (now !== undefined && now >= 0) view.selection = rangeOf(now);
+    }
     return APPLIED;
   }
 
@@ -394,7 +408,7 @@ class Editor {
       this.held.delete(key);
       return this.shows(cell, message);
     }
-    const metadata = { ...cell.metadata, execution_count: message.execution_count };
+    const metadata = { ...ownOf(cell), execution_count: message.execution_count };
     if (!await edits(cell.notebook, [vscode.NotebookEdit.updateCellMetadata(cell.index, metadata)])) return REFUSED;
     this.held.set(key, { doc, message, isLate: false });
     this.release();
@@ -455,6 +469,8 @@ class Editor {
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
       this.saveClean(doc);
+      // VS Code has refused it, since the file was newer, and does not try again.
+      if (this.unended.delete(doc)) void this.open.get(doc)?.save();
     } else if (message.type === 'compared') {
       const cell = this.cellOf(doc, message.cell);
       if (cell) void this.compares([message.was, textOf(cell)], differenceOf(this.markOf(cell)));
@@ -475,10 +491,7 @@ class Editor {
     return this.conflicts.get(docOf(cell.notebook))?.get(this.names.get(cell) ?? '');
   }
 
-  /**
-   * The person has chosen in the conflict of a cell: of the selected one, if the command names none.
-   * @param {string} choice @param {vscode.NotebookCell} [named]
-   */
+  /** The person has chosen in a conflict. @param {string} choice @param {vscode.NotebookCell} [named] else the selected cell */
   async chooses(choice, named) {
     const active = vscode.window.activeNotebookEditor;
     const cell = named ?? active?.notebook.cellAt(active.selection.start);
@@ -525,23 +538,23 @@ class Editor {
 
   // ---- Saves
 
-  /**
-   * Stores the numbers of runs, waits for what others wrote, and lets Save ask nothing if the tab contains the file.
-   * @param {vscode.NotebookDocument} notebook
-   */
+  /** Stores lost metadata, waits for what others wrote, and lets Save ask nothing. @param {vscode.NotebookDocument} notebook */
   async beforeSave(notebook) {
     const doc = docOf(notebook);
-    const isLost = (/** @type {vscode.NotebookCell} */ cell) => withCount(cell) !== cell.metadata;
-    for (let tries = 0; tries < 3; tries++) {
-      const lost = notebook.getCells().filter(isLost);
-      const { updateCellMetadata } = vscode.NotebookEdit;
-      // It fails while the person types.
-      if (!lost.length || await edits(notebook, lost.map(cell => updateCellMetadata(cell.index, withCount(cell))))) break;
-    }
+    // In a turn of its own: it names cells by their places.
+    void this.live?.turn(doc, async () => {
+      for (let tries = 0; tries < 3; tries++) {
+        const lost = notebook.getCells().filter(cell => withCount(cell) !== cell.metadata);
+        const { updateCellMetadata } = vscode.NotebookEdit;
+        if (lost.length) await edits(notebook, lost.map(cell => updateCellMetadata(cell.index, withCount(cell))));
+      }
+    });
     const hasConflict = () => notebook.getCells().some(cell => this.conflictOf(cell));
     const saving = this.live?.saving(doc);
     const stamp = hasConflict() ? undefined : (await saving)?.stamp;
-    if (stamp !== undefined && !hasConflict()) this.agree(doc, notebook.uri.fsPath, stamp);
+    if (hasConflict()) return;
+    this.unended.add(doc);
+    if (stamp !== undefined) this.agree(doc, notebook.uri.fsPath, stamp);
   }
 
   /**
@@ -578,6 +591,9 @@ const docOf = notebook => String(notebook.uri);
 /** @param {string | Uint8Array} bytes */
 const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');
 
+/** @param {number} at */
+const rangeOf = at => new vscode.NotebookRange(at, at + 1);
+
 /** @param {number} ms */
 const sleep = ms => new Promise(resolve => { setTimeout(resolve, ms); });
 
@@ -598,15 +614,29 @@ function dataOf(cell) {
   return data;
 }
 
+/** @type {WeakMap<vscode.NotebookCell, { readonly [key: string]: any }>} */
+const owned = new WeakMap();
+
 /**
- * A cell's metadata with the number of its run, from which VS Code writes the file: its own edit at the end of a cell fails
- * while a person types. Older editors store no number there.
+ * A cell's metadata. VS Code's own edits of metadata name a cell by its place, and hit another one if cells come or go
+ * meanwhile: that one has lost its id. It gets back what it had. @param {vscode.NotebookCell} cell
+ */
+function ownOf(cell) {
+  const own = owned.get(cell) ?? cell.metadata;
+  const isForeign = idOf(own) !== undefined && idOf(own) !== idOf(cell.metadata);
+  if (!isForeign) owned.set(cell, cell.metadata);
+  return isForeign ? own : cell.metadata;
+}
+
+/**
+ * A cell's metadata with the number of its run that is shown, from which VS Code writes the file: its own edit at the end of
+ * a cell fails while a person types, and it forgets the number when the text changes. Older editors store none there.
  * @param {vscode.NotebookCell} cell @returns {{ [key: string]: any }}
  */
-function withCount({ executionSummary, metadata }) {
-  const { executionOrder, success } = executionSummary ?? {};
-  const isLost = executionOrder && typeof success === 'boolean'
-    && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
+function withCount(cell) {
+  const metadata = ownOf(cell);
+  const { executionOrder } = cell.executionSummary ?? {};
+  const isLost = executionOrder && 'execution_count' in metadata && metadata.execution_count !== executionOrder;
   return isLost ? { ...metadata, execution_count: executionOrder } : metadata;
 }
 

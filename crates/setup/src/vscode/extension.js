@@ -164,17 +164,13 @@ class Extension {
       this.item.command = 'nb.show';
       this.item.show();
       this.stop.tooltip = `nb: interrupt what ${who(run.by)} runs`;
-      this.stop.show();
-      return;
+      return this.stop.show();
     }
     this.stop.hide();
-    if (active && this.editor.activity.hasKernel(active.doc)) {
-      const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
-      Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
-      this.item.show();
-    } else {
-      this.item.hide();
-    }
+    if (!active || !this.editor.activity.hasKernel(active.doc)) return this.item.hide();
+    const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
+    Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
+    return this.item.show();
   }
 
   /** What an agent does or did to a cell, and what the person can choose there. @param {vscode.NotebookCell} cell */
@@ -228,11 +224,7 @@ class Extension {
     }
   }
 
-  /**
-   * Chooses the shared kernel for a notebook, and remembers that. Returns false if the person has gone to another
-   * notebook meanwhile.
-   * @param {vscode.NotebookDocument} notebook
-   */
+  /** Chooses the shared kernel; false if the person has gone to another notebook. @param {vscode.NotebookDocument} notebook */
   async choose(notebook) {
     const uri = String(notebook.uri);
     const begun = this.choosing.get(uri);
@@ -375,5 +367,4 @@ const textOf = error => (error instanceof Error ? error.message : String(error))
 
 module.exports = {
   activate: (/** @type {vscode.ExtensionContext} */ context) => new Extension(context),
-  deactivate() {},
 };

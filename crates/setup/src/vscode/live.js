@@ -194,10 +194,7 @@ class Live {
     this.connection.send({ type: 'open', doc, ...open });
   }
 
-  /**
-   * Something in a document has changed: by the person, by a request, or since the editor has loaded the file.
-   * @param {string} doc
-   */
+  /** A document has changed: by the person, by a request, or since the editor has loaded the file. @param {string} doc */
   changed(doc) {
     const known = this.known.get(doc);
     if (!known) return;
@@ -244,15 +241,14 @@ class Live {
     return true;
   }
 
-  /**
-   * The editor is about to save. The `synced` of the file that the document contains then; `undefined` if there is none.
-   * @param {string} doc @returns {Promise<any>}
-   */
+  /** Before a save: the `synced` of the file that the document has, if any. @param {string} doc @returns {Promise<any>} */
   saving(doc) {
     const known = this.known.get(doc);
     if (!known) return Promise.resolve(undefined);
     return new Promise(resolve => {
+      let isOver = false;
       const synced = (/** @type {any} */ message) => {
+        isOver = true;
         clearTimeout(timer);
         if (known.synced === synced) known.synced = undefined;
         known.savesUntil = Date.now() + LONGEST_SAVE;
@@ -260,6 +256,7 @@ class Live {
       };
       const timer = setTimeout(() => synced(undefined), this.host.longestWait);
       void this.turn(doc, () => {
+        if (isOver) return;
         known.savesUntil = Date.now() + this.host.longestWait + LONGEST_SAVE;
         this.report(doc);
         known.synced = synced;
@@ -288,10 +285,7 @@ class Live {
     });
   }
 
-  /**
-   * Asks for what the person wants: `interrupt`, `undo` or `compare`.
-   * @param {string} doc @param {{ type: string, [key: string]: unknown }} message
-   */
+  /** Asks for `interrupt`, `undo` or `compare`. @param {string} doc @param {{ type: string, [key: string]: unknown }} message */
   asks(doc, message) {
     this.connection.send({ ...message, doc });
   }
@@ -311,10 +305,7 @@ class Live {
   }
 }
 
-/**
- * A list in the order of another one. What is not in that one stays behind what it follows.
- * @param {string[]} list @param {string[]} wanted
- */
+/** A list in another one's order; the rest stays behind what it follows. @param {string[]} list @param {string[]} wanted */
 function inOrder(list, wanted) {
   const sorted = wanted.filter(each => list.includes(each));
   for (const [at, each] of list.entries()) {

@@ -97,11 +97,10 @@ fn is_in_room(editor: &LiveEditor, notebook: &NotebookFile) -> bool {
 
 /// Returns the names of the editors that get what this process writes into a notebook before it is written.
 pub(crate) fn names_of_asked(notebook: &NotebookFile) -> Vec<String> {
-    let mut editors: Vec<_> = editors(notebook).collect();
+    let mut editors: Vec<_> = running_editors(notebook).collect();
     editors.retain(|editor| {
         let mut sockets = live_sockets(editor.pid, &ProcessVariables);
         sockets.any(|socket| socket.exists())
-            && !Process::is_stopped_live_editor(editor)
             && (is_confined(&editor.pid.to_string()) || !is_confined("self"))
     });
     editors.into_iter().map(|editor| editor.editor).collect()
@@ -127,6 +126,11 @@ fn editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> {
     })
 }
 
+/// Returns those of the editors whose `nb live` no signal such as SIGSTOP has stopped: it would answer nothing.
+fn running_editors(notebook: &NotebookFile) -> impl Iterator<Item = LiveEditor> {
+    editors(notebook).filter(|editor| !Process::is_stopped_live_editor(editor))
+}
+
 impl LiveEditors {
     /// Connects to the editors that have a notebook open.
     pub(super) fn of(notebook: &NotebookFile) -> Self {
@@ -135,7 +139,7 @@ impl LiveEditors {
             in_room: Vec::new(),
             changes: 0,
         };
-        for editor in editors(notebook) {
+        for editor in running_editors(notebook) {
             if let Some(connection) = connect(&editor) {
                 match is_in_room(&editor, notebook) {
                     true => all.in_room.push(connection),

@@ -430,6 +430,7 @@ impl LiveDocument {
             return false;
         };
         self.put(&id, source);
+        self.take_equal_cell(&id);
         self.changed();
         true
     }
@@ -517,6 +518,7 @@ impl LiveDocument {
                 return false;
             }
         }
+        self.take_equal_cells();
         self.changed();
         true
     }
@@ -729,7 +731,7 @@ impl LiveDocument {
     fn merge(&mut self) {
         self.drop_outdated_choices();
         if !self.can_change {
-            self.take_equal_texts();
+            self.take_equal_cells();
         }
         let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
         let mut target = merged.document;
@@ -778,17 +780,41 @@ impl LiveDocument {
         }));
     }
 
-    /// Takes for the base what an editor that gets no requests has in common with the file.
-    fn take_equal_texts(&mut self) {
-        for cell in self.file.document.cells() {
-            let source = cell.source();
-            let mine = self.editor.cell_by_id(cell.id());
-            if mine.is_some_and(|mine| mine.source() == source)
-                && let Some(at) = self.base.position_by_id(cell.id())
-            {
-                let _ = self.base.set_source(at, &source);
+    /// Takes for the base what the editor and the file have in common now. The editor may have loaded a part of the file
+    /// while it is asked for the rest.
+    fn take_equal_cells(&mut self) {
+        let in_file = self.file.document.cells().iter();
+        for id in in_file.map(|cell| cell.id().to_owned()).collect::<Vec<_>>() {
+            self.take_equal_cell(&id);
+        }
+        let (editor, file) = (&self.editor, &self.file.document);
+        for at in (0..self.base.cells().len()).rev() {
+            let is_gone = self.base.cells().get(at).is_some_and(|cell| {
+                let is_in = |document: &Document| document.cell_by_id(cell.id()).is_some();
+                !is_in(editor) && !is_in(file)
+            });
+            if is_gone {
+                let _ = self.base.remove(at);
             }
         }
+    }
+
+    /// Like [`LiveDocument::take_equal_cells`], for the text of one cell.
+    fn take_equal_cell(&mut self, id: &str) {
+        let Some(theirs) = self.file.document.cell_by_id(id) else {
+            return;
+        };
+        let mine = self.editor.cell_by_id(id);
+        if mine.is_none_or(|mine| mine.source() != theirs.source()) {
+            return;
+        }
+        let _ = match self.base.position_by_id(id) {
+            Some(at) => self.base.set_source(at, &theirs.source()).map(drop),
+            None => {
+                let last = self.base.cells().len();
+                self.base.insert(last, &new_cell(theirs, id)).map(drop)
+            }
+        };
     }
 
     /// Says whether an editor that gets no requests has the cells of the file.

@@ -3,7 +3,7 @@
 use super::world::{cells_of, notebook, version};
 use crate::live::LiveDocument;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
-use crate::notebook::{CellType, Document};
+use crate::notebook::{CellType, Document, NewCell};
 use crate::project::live_editor::StoredInRoom;
 
 fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
@@ -107,6 +107,50 @@ fn a_change_that_is_not_written_is_taken_back_before_the_editor_may_save_it() {
     assert_eq!((&**was, &**source), ("agent", "a"));
     live.event(EditorEvent::Applied { seq: 2 });
     assert_eq!(requests(&mut live), [synced("0")]);
+}
+
+#[test]
+fn what_an_editor_loads_while_it_is_asked_for_the_same_is_not_taken_for_the_persons() {
+    let file = notebook(&["a", "b"]);
+    let mut live = opened(&file);
+    let mut other = with_text(&file, 0, "other");
+    let new = NewCell {
+        id: "new".to_owned(),
+        cell_type: CellType::Code,
+        source: "new".to_owned(),
+        metadata: None,
+    };
+    other.insert(2, &new).unwrap();
+    other.remove(1).unwrap();
+    live.file(version(&other, 1));
+    let sent = requests(&mut live);
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    // It loads the file: its cells have other names then, and it refuses what is to be done with those before.
+    for request in sent {
+        match request {
+            EditorRequest::Insert { seq, .. } => live.event(EditorEvent::Applied { seq }),
+            EditorRequest::Set { seq, .. } | EditorRequest::Remove { seq, .. } => {
+                live.event(EditorEvent::Refused { seq, source: None });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut cells = cells_of(&other, "loaded");
+    cells.truncate(1);
+    live.event(EditorEvent::Cells {
+        order: vec!["loaded-c0".to_owned(), "new".to_owned()],
+        new: cells,
+    });
+    assert_eq!(live.unsaved(), []);
+    // The file is the first one again, as git switches twice.
+    live.file(version(&file, 2));
+    let sent = requests(&mut live);
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    for seq in 4..=6 {
+        live.event(EditorEvent::Applied { seq });
+    }
+    assert_eq!(requests(&mut live), [synced("2")]);
+    assert_eq!(live.texts(), ["a", "b"]);
 }
 
 #[test]
