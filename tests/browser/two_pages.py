@@ -13,6 +13,10 @@ from tab import Notebook
 SIZE = {"width": 1100, "height": 900}
 PATH = "room.ipynb"
 SPEC = {"name": "nb-shared", "display_name": SHARED}
+ALONE = """() => {
+    const { model } = window.jupyterapp.shell.currentWidget.context;
+    return !model.collaborative || [...model.sharedModel.awareness.getStates().values()].filter(it => it.user).length === 1;
+}"""
 CODE = "import time\nfor n in range(3):\n    print('line', n, flush=True)\n    time.sleep(1)\n'end'"
 
 
@@ -89,6 +93,8 @@ def runs(books):
 
 def alone(book):
     say("and while one is there: it shows the outputs while the cell runs")
+    # A room knows of a page that has gone after half a minute.
+    book.page.wait_for_function(ALONE, timeout=1000 * SECONDS)
     running = begin("exec", PATH, cells()[4]["id"])
     expect(book.page.locator(".nb-running")).to_contain_text("claude")
     expect(book.cell(4).locator(".jp-InputPrompt")).to_contain_text("*")

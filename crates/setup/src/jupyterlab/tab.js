@@ -112,7 +112,9 @@ class Tab {
 
   /** Whether no other page has the same document: in a room each gets what runs, and what one shows the others have too. */
   get isAlone() {
-    return !this.isRoom || this.notebook.awareness?.getStates().size === 1;
+    // The server has a state of its own, without a user.
+    const pages = [...(this.notebook.awareness?.getStates().values() ?? [])].filter(state => state.user);
+    return !this.isRoom || pages.length === 1;
   }
 
   describe() {
