@@ -104,9 +104,13 @@ def stays_away(browser, server, path):
     page.close()
 
 
+def is_of(ready, path):
+    return json.loads(ready.with_name("job.json").read_text())["notebook"] == path
+
+
 def goes_for_good(browser, server, path):
     """The recorder takes the cell while it runs; the file has all lines without a page."""
-    until(lambda: list(pathlib.Path(".nb/jobs").glob("*/ready")))
+    until(lambda: any(is_of(job, path) for job in pathlib.Path(".nb/jobs").glob("*/ready")))
     say("a recorder has it")
     stays_away(browser, server, path)
 

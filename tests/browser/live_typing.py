@@ -3,6 +3,7 @@
 The number of rounds is the first argument, the seconds of a round the second one.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -74,7 +75,11 @@ def main(rounds, seconds):
 
 
 def sources(path):
-    return {cell["id"]: "".join(cell["source"]) for cell in json.loads(pathlib.Path(path).read_text())["cells"]}
+    while True:
+        # Some servers write the file in place.
+        with contextlib.suppress(json.JSONDecodeError):
+            cells = json.loads(pathlib.Path(path).read_text())["cells"]
+            return {cell["id"]: "".join(cell["source"]) for cell in cells}
 
 
 class Agent(threading.Thread):

@@ -141,12 +141,15 @@ fn a_person_types_and_saves_in_a_room_of_jupyterlab_while_an_agent_edits_without
     }
 }
 
+/// In a room of jupyter-collaboration, and without one.
 #[test]
 #[ignore = "slow: in scripts/slow"]
-fn what_an_agent_does_is_written_through_a_room_of_jupyterlab_once() {
-    let world = World::new();
-    if let Some(mut room) = script_with(&world, "room_two.py", python::with_collaboration) {
-        succeed(&mut room);
+fn two_pages_of_jupyterlab_and_an_agent_end_with_the_same() {
+    for python in [python::with_collaboration, python::with_jupyterlab] {
+        let world = World::new();
+        if let Some(mut pages) = script_with(&world, "two_pages.py", python) {
+            succeed(&mut pages);
+        }
     }
 }
 

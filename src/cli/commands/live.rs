@@ -15,6 +15,7 @@ use crate::{editors, pages};
 /// reports what a person types; other commands of nb then know it before it is saved. What others write comes back as
 /// changes of single cells.
 #[derive(Args, Debug)]
+#[command(override_usage = "nb live --stdio")]
 pub(crate) struct Live {
     /// Speak on stdin and stdout
     #[arg(long, required_unless_present = "pages")]

@@ -110,6 +110,11 @@ class Tab {
     return Boolean(this.context.model.collaborative);
   }
 
+  /** Whether no other page has the same document: in a room each gets what runs, and what one shows the others have too. */
+  get isAlone() {
+    return !this.isRoom || this.notebook.awareness?.getStates().size === 1;
+  }
+
   describe() {
     const { model, isReady, isDisposed, _contentProviderId: provider, _createSaveOptions: options } = this.context;
     const room = this.isRoom;
@@ -343,7 +348,7 @@ class Tab {
     const before = this.shown;
     this.shown = undefined;
     if (before && !before.model.isDisposed) this.owns(() => { before.model.executionState = 'idle'; });
-    if (run?.cell === undefined) return;
+    if (run?.cell === undefined || !this.isAlone) return;
     const model = this.model(run.cell);
     // The page itself shows what it has asked for.
     if (!model || this.isBusy(run.cell)) return;
@@ -365,9 +370,7 @@ class Tab {
     if (this.activity.tell(doc, message, Date.now())) {
       if (message.type === 'activity') this.follows();
     } else if (message.type === 'output') {
-      // In a room each page gets them: only one may write.
-      const isAlone = !this.isRoom || this.notebook.awareness?.getStates().size === 1;
-      if (isAlone && this.shown?.run === message.run) this.keep(() => this.progress(message));
+      if (this.isAlone && this.shown?.run === message.run) this.keep(() => this.progress(message));
     } else if (message.type === 'conflict') {
       this.conflicts.set(message.cell, message);
     } else if (message.type === 'settled') {

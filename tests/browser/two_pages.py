@@ -1,5 +1,5 @@
-"""Two pages of JupyterLab have a notebook open in a room of jupyter-collaboration, and nb's extension: what an agent does is
-written through the room, and is in both pages and in the file once."""
+"""Two browsers have a notebook open in JupyterLab with nb's extension: what an agent does and what each person saves is in
+both pages and in the file once. With jupyter-collaboration all goes through its room."""
 
 import json
 import os
@@ -59,12 +59,14 @@ def edits(books):
     nb("rm", PATH, "0")
     nb("move", PATH, "1", "--to", "0")
     typed = [book.source(at + 2).inner_text().strip() for at, book in enumerate(books)]
+    for book in books:
+        no_dialog(book)
+        book.save()
     say(typed)
     wanted = ["new = 1", "new = 2", *typed, "agent = 3"]
     for book in books:
         for at, text in enumerate(wanted):
             expect(book.source(at)).to_contain_text(text)
-        book.save()
     until(lambda: sources() == wanted)
     assert all("x" in text for text in typed), typed
     for book in books:
