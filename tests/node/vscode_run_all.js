@@ -661,6 +661,16 @@ const parts = {
     await pass(1000);
     assert.deepEqual(notebook.getCells().map(each => each.text), ['one', 'new', ...SIX.slice(1), AGENTS]);
     assert(!world.heard.some(it => it.type === 'cells' && it.new.some(each => each.id === 'new')));
+
+    // A cell that it has loaded anew is reported before the next request is answered.
+    const made = new editor.vscode.NotebookCellData(2, 'loaded', 'python');
+    made.metadata = notebook.cells[0].metadata;
+    notebook.replace(0, 1, [made]);
+    notebook.isChanged();
+    const heard = world.heard.length;
+    const sets = ['one', 'two'].map(id => world.asks('set', { cell: world.names[id], was: id, source: `${id} = 2` }));
+    await done(Promise.all(sets));
+    assert.deepEqual(world.heard.slice(heard).map(it => it.type), ['refused', 'cells', 'applied']);
     world.end();
   },
 

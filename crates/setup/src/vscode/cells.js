@@ -26,8 +26,7 @@ function languageOf(metadata) {
 
 /**
  * The smallest part in which two texts differ: `was` from `start` to `end` is replaced by `text`. No half of a pair of
- * surrogates is left alone.
- * @param {string} was @param {string} now
+ * surrogates is left alone. @param {string} was @param {string} now
  */
 function difference(was, now) {
   const isHalf = (/** @type {number} */ code, /** @type {number} */ first) => code >= first && code < first + 0x400;

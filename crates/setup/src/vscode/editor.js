@@ -362,9 +362,9 @@ class Editor {
     const isDone = await edits(notebook, all);
     watch.dispose();
     if (!isDone) return REFUSED;
+    // VS Code may have loaded the file in that moment, with the new cell.
     const added = notebook.getCells().filter(each => !before.includes(each) && textOf(each) === data?.value);
     const [made, twin] = added.filter(each => idOf(each.metadata) === idOf(data?.metadata ?? {}));
-    // VS Code may have loaded the file in that moment, with the new cell.
     if (twin) await edits(notebook, [replaceCells(rangeOf(twin.index), [])]);
     // VS Code counts cells, and the person may have inserted or removed one above in that moment. A cell that was hit in
     // place of the right one comes back.
@@ -619,8 +619,7 @@ const owned = new WeakMap();
 
 /**
  * A cell's metadata. VS Code's own edits of metadata name a cell by its place, and hit another one if cells come or go
- * meanwhile: that one has lost its id. It gets back what it had. @param {vscode.NotebookCell} cell
- */
+ * meanwhile: that one has lost its id. It gets back what it had. @param {vscode.NotebookCell} cell */
 function ownOf(cell) {
   const own = owned.get(cell) ?? cell.metadata;
   const isForeign = idOf(own) !== undefined && idOf(own) !== idOf(cell.metadata);

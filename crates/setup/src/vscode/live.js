@@ -161,6 +161,8 @@ class Live {
       const has = known.cells.get(cell);
       if (has && answer.source !== undefined) has.source = answer.source;
       this.connection.send({ type: 'refused', doc, seq, source: answer.source });
+      // The cell may be gone: then others stand for it, before `nb` takes what they have for the person's.
+      if (answer.source === undefined) this.report(doc);
     }
   }
 

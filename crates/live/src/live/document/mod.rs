@@ -25,6 +25,9 @@ use crate::project::live_editor::StoredInRoom;
 /// How many texts of a cell are known by which a save of the editor is recognised, at most.
 const MOST_TEXTS: usize = 512;
 
+/// How many versions of the file are known that an editor may have loaded, at most.
+const MOST_VERSIONS: usize = 32;
+
 /// A notebook's file at one moment.
 #[derive(Clone, Debug)]
 pub struct FileSnapshot {
@@ -92,6 +95,8 @@ pub struct LiveDocument {
     phase: Phase,
     /// The hashes of the texts that each cell had in the editor since the base, the last one last.
     texts: HashMap<String, VecDeque<u64>>,
+    /// The hashes of the versions that the file had since the base, the last one last.
+    versions: VecDeque<u64>,
     conflicts: BTreeMap<String, ShownConflict>,
     /// The conflicts that ended since the person saved over the file's text.
     overwritten: BTreeMap<String, ShownConflict>,
@@ -171,6 +176,7 @@ impl LiveDocument {
             names,
             phase: Phase::Changed,
             texts: HashMap::new(),
+            versions: VecDeque::new(),
             conflicts: BTreeMap::new(),
             overwritten: BTreeMap::new(),
             chosen: HashMap::new(),
@@ -301,6 +307,10 @@ impl LiveDocument {
     }
 
     fn take_version(&mut self, file: FileSnapshot) {
+        if self.versions.len() == MOST_VERSIONS {
+            self.versions.pop_front();
+        }
+        self.versions.push_back(cells_hash(&file.document));
         if file.stamp != self.file.stamp {
             self.file_data = NotebookData::of(&file.document);
         }
@@ -430,7 +440,6 @@ impl LiveDocument {
             return false;
         };
         self.put(&id, source);
-        self.take_equal_cell(&id);
         self.changed();
         true
     }
@@ -518,7 +527,10 @@ impl LiveDocument {
                 return false;
             }
         }
-        self.take_equal_cells();
+        // The editor has loaded the file while it was asked for the same, or for what came after.
+        if self.versions.contains(&cells_hash(&self.editor)) {
+            self.base = self.editor.clone();
+        }
         self.changed();
         true
     }
@@ -640,6 +652,7 @@ impl LiveDocument {
     /// Makes the version of the file that the editor now has the base.
     fn rebase(&mut self, base: Document, stamp: String) {
         self.base = base;
+        self.versions.clear();
         self.stamp = stamp;
         let bases = &self.base;
         let editor = &self.editor;
@@ -731,7 +744,7 @@ impl LiveDocument {
     fn merge(&mut self) {
         self.drop_outdated_choices();
         if !self.can_change {
-            self.take_equal_cells();
+            self.take_equal_texts();
         }
         let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
         let mut target = merged.document;
@@ -780,41 +793,17 @@ impl LiveDocument {
         }));
     }
 
-    /// Takes for the base what the editor and the file have in common now. The editor may have loaded a part of the file
-    /// while it is asked for the rest.
-    fn take_equal_cells(&mut self) {
-        let in_file = self.file.document.cells().iter();
-        for id in in_file.map(|cell| cell.id().to_owned()).collect::<Vec<_>>() {
-            self.take_equal_cell(&id);
-        }
-        let (editor, file) = (&self.editor, &self.file.document);
-        for at in (0..self.base.cells().len()).rev() {
-            let is_gone = self.base.cells().get(at).is_some_and(|cell| {
-                let is_in = |document: &Document| document.cell_by_id(cell.id()).is_some();
-                !is_in(editor) && !is_in(file)
-            });
-            if is_gone {
-                let _ = self.base.remove(at);
+    /// Takes for the base what an editor that gets no requests has in common with the file.
+    fn take_equal_texts(&mut self) {
+        for cell in self.file.document.cells() {
+            let source = cell.source();
+            let mine = self.editor.cell_by_id(cell.id());
+            if mine.is_some_and(|mine| mine.source() == source)
+                && let Some(at) = self.base.position_by_id(cell.id())
+            {
+                let _ = self.base.set_source(at, &source);
             }
         }
-    }
-
-    /// Like [`LiveDocument::take_equal_cells`], for the text of one cell.
-    fn take_equal_cell(&mut self, id: &str) {
-        let Some(theirs) = self.file.document.cell_by_id(id) else {
-            return;
-        };
-        let mine = self.editor.cell_by_id(id);
-        if mine.is_none_or(|mine| mine.source() != theirs.source()) {
-            return;
-        }
-        let _ = match self.base.position_by_id(id) {
-            Some(at) => self.base.set_source(at, &theirs.source()).map(drop),
-            None => {
-                let last = self.base.cells().len();
-                self.base.insert(last, &new_cell(theirs, id)).map(drop)
-            }
-        };
     }
 
     /// Says whether an editor that gets no requests has the cells of the file.
@@ -864,6 +853,15 @@ impl LiveDocument {
         }
         next
     }
+}
+
+/// Returns a hash of the cells' ids and texts.
+fn cells_hash(document: &Document) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for cell in document.cells() {
+        (cell.id(), cell.source()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn hash(text: &str) -> u64 {

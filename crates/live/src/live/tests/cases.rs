@@ -111,6 +111,14 @@ fn a_change_that_is_not_written_is_taken_back_before_the_editor_may_save_it() {
 
 #[test]
 fn what_an_editor_loads_while_it_is_asked_for_the_same_is_not_taken_for_the_persons() {
+    for is_known_before in [false, true] {
+        loads_between_two_versions(is_known_before);
+    }
+}
+
+/// The file is another one and then the first one again, as git switches twice. `nb` knows that before or after the editor tells
+/// that it has loaded the other one.
+fn loads_between_two_versions(is_known_before: bool) {
     let file = notebook(&["a", "b"]);
     let mut live = opened(&file);
     let mut other = with_text(&file, 0, "other");
@@ -135,15 +143,19 @@ fn what_an_editor_loads_while_it_is_asked_for_the_same_is_not_taken_for_the_pers
             other => panic!("{other:?}"),
         }
     }
+    if is_known_before {
+        live.file(version(&file, 2));
+    }
     let mut cells = cells_of(&other, "loaded");
     cells.truncate(1);
     live.event(EditorEvent::Cells {
         order: vec!["loaded-c0".to_owned(), "new".to_owned()],
         new: cells,
     });
-    assert_eq!(live.unsaved(), []);
-    // The file is the first one again, as git switches twice.
-    live.file(version(&file, 2));
+    if !is_known_before {
+        assert_eq!(live.unsaved(), []);
+        live.file(version(&file, 2));
+    }
     let sent = requests(&mut live);
     assert_eq!(sent.len(), 3, "{sent:?}");
     for seq in 4..=6 {
