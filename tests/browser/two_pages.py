@@ -63,9 +63,13 @@ def edits(books):
     nb("rm", PATH, "0")
     nb("move", PATH, "1", "--to", "0")
     typed = [book.source(at + 2).inner_text().strip() for at, book in enumerate(books)]
-    for book in books:
+    # One after the other: JupyterLab asks when the file changes while it saves, which two saves of one moment do.
+    for at, book in enumerate(books):
         no_dialog(book)
         book.save()
+        for other in books:
+            expect(other.source(at + 2)).to_contain_text(typed[at])
+        until(lambda: typed[at] in sources())
     say(typed)
     wanted = ["new = 1", "new = 2", *typed, "agent = 3"]
     for book in books:
