@@ -12,6 +12,7 @@ mod tests;
 mod writers;
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -337,8 +338,11 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             Ok(file) => file,
             Err(error) => return self.problem(Some(doc), None, &error).await,
         };
+        // It begins here, before the file is read again: a task begins later.
+        let folder = file.real_path().parent().unwrap_or(file.real_path());
         let watch = tokio::spawn(watch(
-            file.real_path().to_owned(),
+            FolderWatch::begin(&[folder], PACE),
+            file.real_path().file_name().map(OsStr::to_owned),
             doc.to_owned(),
             self.changes.clone(),
         ));
@@ -663,12 +667,13 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
 }
 
 /// Reports each change of a notebook's file.
-async fn watch(path: std::path::PathBuf, doc: String, changes: mpsc::Sender<String>) {
-    let folder = path.parent().unwrap_or(&path).to_owned();
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let mut watch = FolderWatch::begin(&[&folder], PACE);
+async fn watch(
+    mut watch: FolderWatch,
+    name: Option<OsString>,
+    doc: String,
+    changes: mpsc::Sender<String>,
+) {
+    let name = name.map(|name| name.to_string_lossy().into_owned());
     loop {
         watch
             .changed(|changed| changed.is_none() || changed == name.as_deref())
