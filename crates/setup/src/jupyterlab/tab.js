@@ -73,10 +73,7 @@ class Tab {
       this.isLate = true;
       this.live.changed(this.doc);
     });
-    void this.context.ready.then(() => {
-      if (this.isRoom) savesUnasked(this.context);
-      if (this.connection.comm) this.live.open(this.doc);
-    });
+    void this.context.ready.then(() => this.connection.comm && this.live.open(this.doc));
     this.context.pathChanged.connect(again);
     // Exactly the texts that are saved are reported: they are taken right after this.
     this.context.saveState.connect((/** @type {any} */ _, /** @type {string} */ state) => {
@@ -389,7 +386,8 @@ class Tab {
 
   /** The document has all that the file has: a save asks nothing, and nothing is unsaved but what the person typed. */
   synced(/** @type {any} */ message) {
-    if (this.saves || this.isRoom) return;
+    if (this.isRoom) return savesUnasked(this.context);
+    if (this.saves) return;
     this.stamp(message);
     if (!this.isClean || this.held.size || this.live.report(this.doc)) return;
     this.isClean = false;
@@ -432,15 +430,20 @@ class Tab {
   }
 }
 
-/** Lets saves of a document in a room ask nothing: the room has all that the file has. @param {any} context */
+/**
+ * Lets saves of a document in a room ask nothing: `nb` has it saved, and the room has all that the file has.
+ * @param {any} context
+ */
 function savesUnasked(context) {
   const inherited = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(context), 'contentsModel')?.get;
-  if (!inherited) return;
+  if (!inherited || Object.hasOwn(context, 'contentsModel')) return;
   context.lastModifiedCheckMargin = Number.MAX_SAFE_INTEGER;
   Object.defineProperty(context, 'contentsModel', {
     get() {
-      const { hash, ...model } = inherited.call(context) ?? {};
-      return hash === undefined ? inherited.call(context) : model;
+      const all = inherited.call(context);
+      if (!all) return all;
+      const { hash, ...model } = all;
+      return model;
     },
   });
 }
