@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::variables::Variables;
-use crate::project::joined::JoinedFrontEnd;
+use crate::project::joined::{JoinedFrontEnd, person_at};
 use crate::project::session_name;
 use crate::route::FrontEnd;
 
@@ -63,7 +63,7 @@ impl DetectedFrontEnd {
 
     /// Returns the actor that its user's edits and cells are recorded under.
     pub(super) fn actor(&self) -> String {
-        format!("human ({})", self.name)
+        person_at(&self.name)
     }
 }
 

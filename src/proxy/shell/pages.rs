@@ -25,11 +25,7 @@ impl Shell {
         }
         self.spawn(async |shell| {
             tokio::time::sleep(SHORT_CELL).await;
-            let by_server =
-                tokio::task::spawn_blocking(|| is_launched_by_server(&ProcessVariables));
-            if by_server.await.unwrap_or(false)
-                && let Err(error) = shell.follow_pages().await
-            {
+            if let Err(error) = shell.follow_pages().await {
                 tracing::debug!("pages are not watched: {error:#}");
             }
             shell.watches_pages.set(false);
@@ -44,6 +40,10 @@ impl Shell {
         let Some(attachment) = self.attachment().filter(|it| it.outputs.has_any()) else {
             return Ok(());
         };
+        let by_server = tokio::task::spawn_blocking(|| is_launched_by_server(&ProcessVariables));
+        if !by_server.await? {
+            return Ok(());
+        }
         let (child, input, output) = start_live(&["--pages", kernel]).await?;
         let mut lines = BufReader::new(output).lines();
         let mut check = tokio::time::interval(PAUSE);

@@ -37,6 +37,7 @@ use crate::activity::jupyter_server::notebook_of_server;
 use crate::editing::transaction::ProposalAnswer;
 use crate::kernel::variables::ProcessVariables;
 use crate::live::protocol::{ActivityMessage, EditorCell, EditorEvent, EditorRequest, PROTOCOL};
+use crate::project::joined::person_at;
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
 
@@ -503,10 +504,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         let Ok(place) = self.actions.clone().try_reserve_owned() else {
             return self.problem(Some(&doc), of, "too much is under way").await;
         };
-        let (file, by) = (
-            document.file.file().clone(),
-            format!("human ({})", self.name),
-        );
+        let (file, by) = (document.file.file().clone(), person_at(&self.name));
         tokio::spawn(async move { place.send(act(doc, action, file, by).await) });
         Ok(())
     }

@@ -157,6 +157,10 @@ impl OpenFile {
     /// Reads the file again. While it cannot be read, the last version counts. What a writer proposed counts until the
     /// file changes.
     pub(super) async fn read(&mut self) {
+        // A room's server writes what the editors have, also while they get what is proposed.
+        if self.proposed.is_some() && self.live.is_room() {
+            return;
+        }
         let file = self.file.clone();
         let known = self.stamp.clone();
         let texts = self.live.texts();
@@ -176,10 +180,6 @@ impl OpenFile {
             return;
         };
         if let Some(after) = &self.proposed {
-            // A room's server writes what the editors have, also while they get what is proposed.
-            if self.live.is_room() {
-                return;
-            }
             if stamp == after.stamp {
                 return self.wrote();
             }

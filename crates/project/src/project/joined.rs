@@ -59,8 +59,13 @@ impl JoinedFrontEnd {
 
     /// Returns the name under which the person at this front end acts.
     pub fn by(&self) -> String {
-        format!("human ({})", self.front_end)
+        person_at(&self.front_end)
     }
+}
+
+/// Returns the name under which the person at a front end acts.
+pub fn person_at(front_end: &str) -> String {
+    format!("human ({front_end})")
 }
 
 impl Project {

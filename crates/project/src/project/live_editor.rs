@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 use super::folder::Project;
+use super::joined::person_at;
 use crate::notebook::Revision;
 
 /// The time after which a record is written anew.
@@ -81,7 +82,7 @@ pub struct StoredInRoom {
 impl LiveEditor {
     /// Returns the name under which the person at this editor acts.
     pub fn by(&self) -> String {
-        format!("human ({})", self.editor)
+        person_at(&self.editor)
     }
 
     /// Says whether the record is young enough to be believed. A time in the future, to which a clock that was set back

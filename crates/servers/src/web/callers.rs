@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::api::caller::{Caller, CallerSettings};
 use crate::api::problem::Problem;
 use crate::api::root::Root;
+use crate::project::joined::person_at;
 
 /// The name of the front ends that come by Jupyter's interface.
 pub(super) const FRONT_END: &str = "Jupyter";
@@ -64,7 +65,7 @@ impl Callers {
     /// # Errors
     /// The project's settings cannot be read.
     pub(super) fn jupyter(&self, notebook: Option<PathBuf>) -> Result<Caller, Problem> {
-        self.caller_of(notebook, format!("human ({FRONT_END})"))
+        self.caller_of(notebook, person_at(FRONT_END))
     }
 
     fn caller_of(&self, notebook: Option<PathBuf>, name: String) -> Result<Caller, Problem> {

@@ -46,17 +46,6 @@ pub struct Proposal {
     pub by: String,
 }
 
-impl Proposal {
-    fn new(notebook: &NotebookFile, before: &Document, after: &Document, by: &str) -> Self {
-        Self {
-            notebook: notebook.real.clone(),
-            before: stamp(before),
-            bytes: after.chunks().map(|chunk| chunk.len() as u64).sum(),
-            by: by.to_owned(),
-        }
-    }
-}
-
 /// The answer to a proposal, a word in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -155,18 +144,10 @@ impl LiveEditors {
         !self.in_room.is_empty()
     }
 
-    /// Gives what is to be written to one of the editors in a room, which has the room's server write it. If none does,
-    /// the answer is [`ProposalAnswer::Go`], and there is no such editor any more.
-    pub(super) fn store(
-        &mut self,
-        notebook: &NotebookFile,
-        before: &Document,
-        after: &Document,
-        by: &str,
-    ) -> ProposalAnswer {
-        let proposal = Proposal::new(notebook, before, after, by);
+    /// Gives what is to be written to one of the editors in a room. If none answers, there is no such editor any more.
+    fn store(&mut self, proposal: &Proposal, after: &Document) -> ProposalAnswer {
         while let Some(connection) = self.in_room.first_mut() {
-            let sent = send(connection.get_mut(), &proposal, after);
+            let sent = send(connection.get_mut(), proposal, after);
             match sent.and_then(|()| answer(connection)) {
                 Ok(ProposalAnswer::Go) | Err(_) => drop(self.in_room.remove(0)),
                 Ok(answer) => return answer,
@@ -175,7 +156,8 @@ impl LiveEditors {
         ProposalAnswer::Go
     }
 
-    /// Gives the editors what is to be written, and waits until each has it or is not waited for.
+    /// Gives the editors what is to be written, and waits until each has it or is not waited for. In a room, one of its
+    /// editors gets it, and has the room's server write it.
     pub(super) fn propose(
         &mut self,
         notebook: &NotebookFile,
@@ -183,10 +165,18 @@ impl LiveEditors {
         after: &Document,
         by: &str,
     ) -> ProposalAnswer {
-        if self.connections.is_empty() {
+        if self.connections.is_empty() && !self.has_room() {
             return ProposalAnswer::Go;
         }
-        let proposal = Proposal::new(notebook, before, after, by);
+        let proposal = Proposal {
+            notebook: notebook.real.clone(),
+            before: stamp(before),
+            bytes: after.chunks().map(|chunk| chunk.len() as u64).sum(),
+            by: by.to_owned(),
+        };
+        if self.has_room() {
+            return self.store(&proposal, after);
+        }
         self.connections
             .retain_mut(|connection| send(connection.get_mut(), &proposal, after).is_ok());
         let mut has_changed = false;

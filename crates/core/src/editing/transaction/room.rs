@@ -18,9 +18,7 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
     /// # Errors
     /// The file cannot be read.
     pub(super) fn write_through_room(&mut self, by: &str) -> Result<bool, NotebookFileError> {
-        let answer = self
-            .editors
-            .store(self.notebook, &self.in_file, &self.to_write, by);
+        let answer = self.propose(by);
         let end = Instant::now() + STORE_TIMEOUT;
         match answer {
             ProposalAnswer::Go => return Ok(false),
