@@ -1,7 +1,7 @@
 //! Whether a page is connected to a kernel of a Jupyter server.
 //!
-//! The server keeps its connections to a kernel when the last page is closed, and reads the outputs for nobody. It is asked
-//! each two seconds.
+//! The server keeps its connections to a kernel when the last page is closed, and goes on reading outputs that no page
+//! shows. It is asked each two seconds.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -79,7 +79,7 @@ impl Shell {
         });
     }
 
-    /// Hands the cells of this front end to a recorder: nobody looks at them, though the Jupyter server keeps its connections.
+    /// Hands the cells of this front end to a recorder: no page shows them, though the Jupyter server keeps its connections.
     pub(super) async fn last_page_is_gone(&self, attachment: &Attachment) {
         tracing::info!("the last page was closed");
         attachment.outputs.set_pages(false);
