@@ -172,10 +172,15 @@ fn pid(value: &Value) -> u32 {
 }
 
 fn kill(pid: u32) {
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let _ = rustix::process::kill_process(pid.expect("a pid"), rustix::process::Signal::KILL);
+    let raw = i32::try_from(pid).ok();
+    let named = raw.and_then(rustix::process::Pid::from_raw).expect("a pid");
+    let _ = rustix::process::kill_process(named, rustix::process::Signal::KILL);
+    // The system ends it a moment later: until then a command may still find it alive.
+    until("the process has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().unwrap_or_default();
+        (state.is_empty() || state.starts_with(['Z', 'X'])).then_some(())
+    });
 }
 
 /// Returns a process and all its descendants, by their parent pids.

@@ -72,8 +72,8 @@ class Editor {
     this.again = undefined;
     /** @type {Set<string>} documents that had no unsaved changes before `nb` changed them */
     this.clean = new Set();
-    /** @type {Set<string>} documents without a conflict whose last save has not ended yet, or was refused */
-    this.unended = new Set();
+    /** @type {Map<string, string>} the stamps with which saves began that have not ended, or were refused; '' for none */
+    this.unended = new Map();
     /** @type {Map<string, Map<string, Conflict>>} */
     this.conflicts = new Map();
     /** @type {Map<string, () => void>} */
@@ -469,12 +469,12 @@ class Editor {
     } else if (message.type === 'synced') {
       for (const held of this.held.values()) if (held.doc === doc) held.isLate = true;
       this.saveClean(doc);
-      // VS Code has refused it, since the file was newer, and does not try again.
-      if (this.unended.delete(doc)) void this.open.get(doc)?.save();
+      // VS Code has refused a save if the file is newer than that, and does not try again.
+      const isOpen = ![undefined, message.stamp].includes(this.unended.get(doc));
+      if (isOpen && this.unended.delete(doc)) void this.open.get(doc)?.save();
     } else if (message.type === 'compared') {
       const cell = this.cellOf(doc, message.cell);
       if (cell) void this.compares([message.was, textOf(cell)], differenceOf(this.markOf(cell)));
-      return undefined;
     }
     return this.host.marks();
   }
@@ -553,7 +553,7 @@ class Editor {
     const saving = this.live?.saving(doc);
     const stamp = hasConflict() ? undefined : (await saving)?.stamp;
     if (hasConflict()) return;
-    this.unended.add(doc);
+    this.unended.set(doc, stamp ?? '');
     if (stamp !== undefined) this.agree(doc, notebook.uri.fsPath, stamp);
   }
 

@@ -114,8 +114,6 @@ pub struct LiveDocument {
     save: Save,
     /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
     has_saved: bool,
-    /// Whether the file was read after a save, and not merged since.
-    is_save_unmerged: bool,
     /// Whether the file's version is still to be written by a command that waits for the editor.
     is_proposed: bool,
     /// Whether the file was written, or is to be, since it was read: what is known of it is not merged any more.
@@ -186,7 +184,6 @@ impl LiveDocument {
             synced: None,
             save: Save::None,
             has_saved: false,
-            is_save_unmerged: false,
             is_proposed: false,
             needs_file: false,
             is_reopening: false,
@@ -262,7 +259,6 @@ impl LiveDocument {
         }
         if std::mem::take(&mut self.has_saved) {
             self.editor_data.clone_from(&self.file_data);
-            self.is_save_unmerged = true;
         }
         self.take_own_saves();
     }

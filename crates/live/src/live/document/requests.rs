@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{LiveDocument, Save, ShownConflict, new_cell, reached};
+use super::{LiveDocument, ShownConflict, new_cell, reached};
 use crate::live::cell_data::{CellData, Metadata, Results, difference, outputs};
 use crate::live::editor_cells::CellNames;
 use crate::live::protocol::{EditorCell, EditorRequest};
@@ -48,14 +48,11 @@ impl LiveDocument {
             };
             now.insert(id, shown);
         }
-        // The file may be read before the editor says that it has saved.
-        let is_saved =
-            std::mem::take(&mut self.is_save_unmerged) || !matches!(self.save, Save::None);
         for (id, shown) in &self.conflicts {
             let Some(cell) = self.names.name(id).filter(|_| !now.contains_key(id)) else {
                 continue;
             };
-            if is_saved && self.is_overwritten(id, shown) {
+            if self.is_overwritten(id, shown) {
                 reached("a text is overwritten");
                 self.overwritten.insert(id.clone(), shown.clone());
                 self.requests.push_back(EditorRequest::Overwritten {
@@ -82,10 +79,12 @@ impl LiveDocument {
         self.conflicts = now;
     }
 
-    /// Says whether the file has the person's text in place of the other one.
+    /// Says whether the file has the person's text in place of the other one, and no command of `nb` writes it: the person
+    /// has saved. The file may be read before the editor says so.
     fn is_overwritten(&self, id: &str, shown: &ShownConflict) -> bool {
         let saved = self.file.document.cell_by_id(id).map(Cell::source);
-        saved.as_deref() == Some(&*shown.mine)
+        !self.is_proposed
+            && saved.as_deref() == Some(&*shown.mine)
             && unite_texts(&shown.mine, &shown.theirs) != shown.mine
     }
 

@@ -267,6 +267,39 @@ fn a_write_just_after_the_save_of_a_chosen_text_is_no_conflict() {
 }
 
 #[test]
+fn a_save_that_is_read_before_the_editor_tells_of_it_offers_what_it_replaced() {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.file(version(&with_text(&file, 0, "x = 2"), 2));
+    let offered = |sent: &[EditorRequest]| {
+        let is_offer = |it: &&EditorRequest| matches!(it, EditorRequest::Overwritten { .. });
+        sent.iter().filter(is_offer).count()
+    };
+    assert_eq!(offered(&requests(&mut live)), 1);
+    live.event(EditorEvent::Saving);
+    live.event(EditorEvent::Saved {
+        order: vec!["e-c0".to_owned()],
+    });
+    live.file(version(&with_text(&file, 0, "x = 2"), 2));
+    assert_eq!(offered(&requests(&mut live)), 0);
+}
+
+#[test]
+fn a_command_that_writes_the_persons_text_has_saved_over_nothing() {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    live.propose(version(&with_text(&file, 0, "x = 2"), 2));
+    let cell = "e-c0".to_owned();
+    assert_eq!(requests(&mut live), [EditorRequest::Settled { cell }]);
+}
+
+#[test]
 fn a_text_over_which_the_person_saved_is_offered_once() {
     let file = notebook(&["x = 1"]);
     let mut live = opened(&file);
