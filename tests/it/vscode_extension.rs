@@ -66,6 +66,11 @@ fn what_was_just_typed_is_not_overwritten_by_an_agent() {
 }
 
 #[test]
+fn unsaved_text_is_no_conflict_once_nb_or_the_window_has_started_again() {
+    part(&World::opened(), "restores");
+}
+
+#[test]
 fn run_all_beside_an_agents_cell_runs_each_cell() {
     part(&World::opened(), "run_all");
 }

@@ -437,6 +437,33 @@ const parts = {
     await end(running);
   },
 
+  // Unsaved text stays the person's when `nb live` was killed, and when the window is loaded again: the file has not changed.
+  async restores() {
+    const [, second] = cells('x = 1', 'y = 1');
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    await within(60, 'the notebook is reported', reported());
+    notebook.type(0, 'x = 2');
+    await within(60, 'the text is reported', reported('x = 2'));
+    const stamp = () => running.context.memory.get(`nb.synced ${notebook.uri}`);
+    const gets = async source => {
+      const before = stamp();
+      claude('edit', '--force', 't.ipynb', second, source);
+      await until('the edit is there', () => notebook.getCells()[1].text === source && stamp() !== before);
+      assert.deepEqual(editor.items(notebook.getCells()[0]).filter(it => it.alignment === 1), []);
+      assert.deepEqual([notebook.getCells()[0].text, notebook.isDirty], ['x = 2', true]);
+    };
+    const { connection: live } = running.extension.editor.live;
+    const { pid } = live.child;
+    process.kill(pid, 'SIGKILL');
+    await until('another process follows', () => live.child && live.child.pid !== pid && live.failures === 0);
+    await gets('y = 2');
+    for (const each of running.context.subscriptions.splice(0)) each.dispose();
+    require(path.join(SOURCES, 'extension.js')).activate(running.context);
+    await gets('y = 3');
+    await end(running);
+  },
+
   // The parts that know neither VS Code nor a process.
   async pure() {
     const from = name => require(path.join(SOURCES, name));

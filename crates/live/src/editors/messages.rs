@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::actions::Action;
-use crate::live::protocol::{EditorCell, EditorEvent};
+use crate::live::protocol::{EditorEvent, OpenedDocument};
 
 /// What an editor sends.
 #[derive(Debug)]
@@ -15,9 +15,7 @@ pub(super) enum Incoming {
     Open {
         doc: String,
         notebook: PathBuf,
-        cells: Vec<EditorCell>,
-        dirty: bool,
-        room: bool,
+        opened: OpenedDocument,
     },
     Document {
         doc: String,
@@ -101,12 +99,10 @@ pub(super) fn read(line: &str) -> Result<Incoming, serde_json::Error> {
     }
     let doc = String::deserialize(head.doc)?;
     Ok(match (EditorEvent::deserialize(value)?, head.notebook) {
-        (EditorEvent::Open { cells, dirty, room }, Some(notebook)) => Incoming::Open {
+        (EditorEvent::Open(opened), Some(notebook)) => Incoming::Open {
             doc,
             notebook,
-            cells,
-            dirty,
-            room,
+            opened,
         },
         (event, _) => Incoming::Document { doc, event },
     })

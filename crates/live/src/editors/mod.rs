@@ -36,7 +36,9 @@ use self::writers::{FromWriter, Proposed, WriterSocket};
 use crate::activity::jupyter_server::notebook_of_server;
 use crate::editing::transaction::ProposalAnswer;
 use crate::kernel::variables::ProcessVariables;
-use crate::live::protocol::{ActivityMessage, EditorCell, EditorEvent, EditorRequest, PROTOCOL};
+use crate::live::protocol::{
+    ActivityMessage, EditorEvent, EditorRequest, OpenedDocument, PROTOCOL,
+};
 use crate::project::joined::person_at;
 use crate::project::live_editor::RENEWED;
 use crate::project::{FolderWatch, Project};
@@ -269,10 +271,8 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             Ok(Incoming::Open {
                 doc,
                 notebook,
-                cells,
-                dirty,
-                room,
-            }) => self.open(&doc, &notebook, cells, dirty, room).await,
+                opened,
+            }) => self.open(&doc, &notebook, opened).await,
             // Of a later version.
             Ok(Incoming::Unknown) => Ok(()),
             Err(error) => self.problem(None, None, &error.to_string()).await,
@@ -309,17 +309,9 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         }
     }
 
-    async fn open(
-        &mut self,
-        doc: &str,
-        notebook: &Path,
-        cells: Vec<EditorCell>,
-        dirty: bool,
-        room: bool,
-    ) -> io::Result<()> {
+    async fn open(&mut self, doc: &str, notebook: &Path, opened: OpenedDocument) -> io::Result<()> {
         if self.documents.contains_key(doc) {
-            let open = EditorEvent::Open { cells, dirty, room };
-            return self.event(doc, open).await;
+            return self.event(doc, EditorEvent::Open(opened)).await;
         }
         if self.documents.len() >= MOST_DOCUMENTS {
             let text = format!("{MOST_DOCUMENTS} notebooks are open, which is the most");
@@ -334,8 +326,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             let text = format!("{} is in no project of nb", notebook.display());
             return self.problem(Some(doc), None, &text).await;
         };
-        let opened = OpenFile::open(&notebook, cells, (dirty, room), self.can_change).await;
-        let file = match opened {
+        let file = match OpenFile::open(&notebook, opened, self.can_change).await {
             Ok(file) => file,
             Err(error) => return self.problem(Some(doc), None, &error).await,
         };

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::stamp;
 use crate::editing::view;
-use crate::live::protocol::{EditorCell, EditorRequest};
+use crate::live::protocol::{EditorRequest, OpenedDocument};
 use crate::live::{FileSnapshot, LiveDocument};
 use crate::notebook::{Document, Revision};
 use crate::project::Project;
@@ -54,22 +54,21 @@ impl OpenFile {
     /// The file cannot be read, or not edited; the message is for a reader.
     pub(super) async fn open(
         notebook: &Path,
-        cells: Vec<EditorCell>,
-        (dirty, room): (bool, bool),
+        document: OpenedDocument,
         can_change: bool,
     ) -> Result<Self, String> {
         let path = notebook.to_owned();
         let opened = tokio::task::spawn_blocking(move || {
             let file = NotebookFile::of(&path).map_err(|error| error.to_string())?;
-            let document = file.read().map_err(|error| error.to_string())?;
+            let in_file = file.read().map_err(|error| error.to_string())?;
             let version = FileSnapshot {
-                stamp: stamp(&document),
-                by: writer(&file, &document).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
-                document,
+                stamp: stamp(&in_file),
+                by: writer(&file, &in_file).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
+                document: in_file,
             };
             let modified = modified(&file);
             let (stamp, by) = (version.stamp.clone(), version.by.clone());
-            let live = LiveDocument::open(&cells, dirty, room, version, can_change);
+            let live = LiveDocument::open(&document, version, can_change);
             let live = live.map_err(|error| error.to_string())?;
             Ok(Self {
                 file,

@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::live::FileSnapshot;
-    use crate::live::protocol::EditorCell;
+    use crate::live::protocol::{EditorCell, OpenedDocument};
     use crate::notebook::{CellType, Document};
 
     const URI: &str = "vscode-notebook-cell:/t.ipynb#W1";
@@ -226,7 +226,11 @@ mod tests {
             stamp: "1".to_owned(),
             by: "ada".to_owned(),
         };
-        LiveDocument::open(&cells.collect::<Vec<_>>(), false, false, file, true).unwrap()
+        let opened = OpenedDocument {
+            cells: cells.collect(),
+            ..OpenedDocument::default()
+        };
+        LiveDocument::open(&opened, file, true).unwrap()
     }
 
     fn at(minute: i64) -> Timestamp {

@@ -27,6 +27,23 @@ pub struct EditorCell {
     pub source: String,
 }
 
+/// A document as an editor has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct OpenedDocument {
+    /// The cells in their order.
+    pub cells: Vec<EditorCell>,
+    /// Whether the document has changes that are not saved.
+    pub dirty: bool,
+    /// Whether a server has the document in a room with other people's pages, and writes the file.
+    #[serde(default)]
+    pub room: bool,
+    /// The stamp of the last [`EditorRequest::Synced`] that the editor got for the document, from whichever process of
+    /// `nb`. If the file still has it, all that differs from the file is the person's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced: Option<String>,
+}
+
 /// What an editor reports about one document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -34,15 +51,7 @@ pub struct EditorCell {
 pub enum EditorEvent {
     /// The document's cells: when it is opened, when the editor has loaded the file anew, and after
     /// [`EditorRequest::Reopen`].
-    Open {
-        /// The cells in their order.
-        cells: Vec<EditorCell>,
-        /// Whether the document has changes that are not saved.
-        dirty: bool,
-        /// Whether a server has the document in a room with other people's pages, and writes the file.
-        #[serde(default)]
-        room: bool,
-    },
+    Open(OpenedDocument),
     /// The person changed a cell's text.
     Text {
         /// The cell.

@@ -30,6 +30,7 @@ class Tab {
     this.page = page;
     this.doc = '1';
     this.longestWait = 5000;
+    this.stamps = new Map();
     this.activity = new Activity();
     /** @type {Map<string, { by: string, theirs: string }>} */
     this.conflicts = new Map();

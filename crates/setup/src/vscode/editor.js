@@ -42,6 +42,7 @@ const REFUSED = /** @type {const} */ ({ applied: false });
 class Editor {
   /**
    * @param {{
+   *   memory: vscode.Memento,
    *   program: () => string | undefined,
    *   activity: () => void,
    *   marks: () => void,
@@ -55,6 +56,11 @@ class Editor {
     this.fails = host.fails;
     // VS Code does not wait for longer.
     this.longestWait = 1500;
+    // Also for a window that is loaded again with unsaved texts.
+    this.stamps = {
+      get: (/** @type {string} */ doc) => host.memory.get(`nb.synced ${doc}`),
+      set: (/** @type {string} */ doc, /** @type {string} */ stamp) => void host.memory.update(`nb.synced ${doc}`, stamp),
+    };
     /** @type {Live | undefined} */
     this.live = undefined;
     /** @type {Map<string, vscode.NotebookDocument>} */
@@ -119,6 +125,7 @@ class Editor {
         this.host.activity();
         for (const [key, held] of this.held) if (held.doc === doc) this.held.delete(key);
         this.live?.closed(doc);
+        void host.memory.update(`nb.synced ${doc}`, undefined);
       }),
       vscode.window.onDidChangeActiveTextEditor(editor => editor?.document !== this.edited && this.leaves()),
       workspace.registerTextDocumentContentProvider(SCHEME, {

@@ -60,6 +60,7 @@ class Extension {
     this.clock = setInterval(() => this.looks(), SECOND);
     this.clock.unref();
     this.editor = new Editor({
+      memory: context.workspaceState,
       program: () => this.program(),
       activity: () => this.changed(),
       marks: () => this.marks.fire(),
@@ -186,8 +187,8 @@ class Extension {
     const conflict = this.editor.conflictOf(cell);
     if (conflict) {
       const choices = Object.entries(CHOICES).map(([name, tooltip]) => item(name, `nb.conflict.${name}`, tooltip, Left));
-      const { difference } = CHOICES;
-      return [item(`$(warning) ${changedLines(conflict.by)}:`, 'nb.conflict.difference', difference, Left), ...choices];
+      const text = `$(warning) ${changedLines(conflict.by)}:`;
+      return [item(text, 'nb.conflict.difference', CHOICES.difference, Left), ...choices];
     }
     const held = this.editor.heldBy(cell);
     if (held !== undefined) {
@@ -253,8 +254,7 @@ class Extension {
     if (!program || !jupyter) throw new Error(`${program ? 'the Jupyter extension' : 'nb'} is not installed`);
     const words = ['serve', `--language=${languageOf(notebook.metadata)}`];
     const { vscode_kernel: id } = await run(program, words, path.dirname(notebook.uri.fsPath));
-    /** @type {JupyterApi} */
-    const api = await jupyter.activate();
+    const api = /** @type {JupyterApi} */ (await jupyter.activate());
     await api.ready;
     const end = Date.now() + FINDS;
     for (;;) {
@@ -327,8 +327,7 @@ class Extension {
     const cell = notebook.getCells()[indexOf(chosen.cell)];
     if (!cell) throw new Error(`cell ${plain(chosen.cell, 8)} is not in the notebook any more`);
     await this.reveals(cell);
-    const { before } = chosen;
-    if (before) this.editor.live?.asks(doc, { type: 'compare', cell: this.editor.name(cell), before });
+    if (chosen.before) this.editor.live?.asks(doc, { type: 'compare', cell: this.editor.name(cell), before: chosen.before });
   }
 
   /** @param {vscode.NotebookCell} cell */

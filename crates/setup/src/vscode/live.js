@@ -27,9 +27,11 @@ const UNKNOWN_COMMAND = 2;
  *
  * The front end. `request` does what a request asks for. `tell` takes in what is no request. `changed` is called when the
  * person has changed something, `fails` when `nb` did not do what the person asked for, and `lost` when `nb` has ended.
- * `longestWait` is how long a save may wait for `nb`, in milliseconds.
+ * `longestWait` is how long a save may wait for `nb`, in milliseconds. `stamps` keeps the stamp of each document's last
+ * `synced`, for the next `nb live`.
  * @typedef {object} Host
  * @property {number} longestWait
+ * @property {{ get: (doc: string) => string | undefined, set: (doc: string, stamp: string) => void }} stamps
  * @property {() => string[]} documents
  * @property {(doc: string) => OpenDocument | undefined} describe
  * @property {(doc: string, message: any) => Promise<Answer>} request
@@ -51,8 +53,7 @@ class Known {
     this.turns = 0;
     // Whether a change is to be reported at the end of a turn.
     this.isDue = false;
-    /** @type {NodeJS.Timeout | undefined} */
-    this.timer = undefined;
+    this.timer = /** @type {NodeJS.Timeout | undefined} */ (undefined);
     this.since = 0;
     this.changedAt = 0;
     this.savesUntil = 0;
@@ -132,6 +133,7 @@ class Live {
 
   /** @param {string} doc @param {Known} known @param {any} message */
   async does(doc, known, message) {
+    if (message.type === 'synced') this.host.stamps.set(doc, message.stamp);
     if (message.type === 'reopen') {
       this.open(doc);
     } else if (message.seq !== undefined) {
@@ -193,7 +195,7 @@ class Live {
     clearTimeout(known.timer);
     known.isDue = false;
     known.has(open.cells);
-    this.connection.send({ type: 'open', doc, ...open });
+    this.connection.send({ type: 'open', doc, ...open, synced: this.host.stamps.get(doc) });
   }
 
   /** A document has changed: by the person, by a request, or since the editor has loaded the file. @param {string} doc */

@@ -69,8 +69,7 @@ function projectOf(notebook) {
  */
 function run(program, words, cwd) {
   return new Promise((resolve, reject) => {
-    const options = { cwd, maxBuffer: LONGEST };
-    execFile(program, ['--as', ACTOR, ...words, '--json'], options, (error, stdout, stderr) => {
+    execFile(program, ['--as', ACTOR, ...words, '--json'], { cwd, maxBuffer: LONGEST }, (error, stdout, stderr) => {
       const answer = parsed(stdout.trim().split('\n').at(-1) ?? '');
       if (answer && !answer.error) return resolve(answer);
       const said = stderr.trim().split('\n').at(-1)?.replace(/^‣ /, '') || String(error?.message);

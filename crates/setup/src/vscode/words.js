@@ -75,20 +75,15 @@ function duration(milliseconds) {
  */
 function logLine(entry, indexOf) {
   const description = `${who(entry.by)} · ${time(entry.at)}`;
-  /** @param {unknown} id */
-  const cellOf = id => {
-    const at = indexOf(id);
-    return at < 0 ? plain(String(id), 8) : `cell ${at}`;
-  };
+  const cellOf = (/** @type {unknown} */ id) => (indexOf(id) < 0 ? plain(String(id), 8) : `cell ${indexOf(id)}`);
   if (entry.event === 'ran') {
     const cell = typeof entry.cell === 'string' ? entry.cell : undefined;
     const ran = [cell && cellOf(cell), quoted(entry.code)].filter(Boolean).join(' · ') || 'code';
     return { label: `ran ${ran}: ${plain(entry.status ?? 'no end is known', 20)}`, description, cell };
   }
   if (entry.event === 'edited') {
-    /** @type {any[]} */
     const steps = entry.changes ?? [];
-    const label = steps.slice(0, 3).map(step => `${plain(String(step.what), 20)} ${cellOf(step.cell)}`);
+    const label = steps.slice(0, 3).map((/** @type {any} */ step) => `${plain(String(step.what), 20)} ${cellOf(step.cell)}`);
     if (steps.length > 3) label.push(`${steps.length - 3} more`);
     const { cell, before } = steps[0] ?? {};
     return { label: label.join(', ') || 'edited no cell', description, cell, before };
@@ -97,6 +92,4 @@ function logLine(entry, indexOf) {
   return undefined;
 }
 
-module.exports = {
-  changedLines, difference, duration, logLine, nameOf, plain, time, waits, what, whatWhole, who,
-};
+module.exports = { changedLines, difference, duration, logLine, nameOf, plain, time, waits, what, whatWhole, who };

@@ -16,7 +16,7 @@ pub(super) use self::requests::in_order;
 use self::requests::{Change, apply};
 use super::cell_data::{CellData, NotebookData};
 use super::editor_cells::{CellNames, insert, with_cells};
-use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
 #[cfg(test)]
 use super::tests::reached;
 use crate::notebook::{Cell, Conflict, Document, DocumentEditError, NewCell, merge, unite_texts};
@@ -156,13 +156,12 @@ impl LiveDocument {
     /// # Errors
     /// The notebook is of a format that `nb` does not edit.
     pub fn open(
-        cells: &[EditorCell],
-        dirty: bool,
-        room: bool,
+        opened: &OpenedDocument,
         file: FileSnapshot,
         can_change: bool,
     ) -> Result<Self, DocumentEditError> {
-        let (editor, names) = with_cells(&file.document, cells, &CellNames::default())?;
+        let no_names = CellNames::default();
+        let (editor, names) = with_cells(&file.document, &opened.cells, &no_names)?;
         let data = NotebookData::of(&file.document);
         let mut live = Self {
             base: editor.clone(),
@@ -188,13 +187,14 @@ impl LiveDocument {
             needs_file: false,
             is_reopening: false,
             can_change,
-            is_room: room,
+            is_room: opened.room,
             is_stored: false,
             stored: StoredInRoom::default(),
         };
-        if room {
+        let has_file = opened.synced.as_ref() == Some(&live.file.stamp);
+        if opened.room || (opened.dirty && has_file) {
             live.base = live.file.document.clone();
-        } else if dirty {
+        } else if opened.dirty {
             live.forget_base()?;
         }
         Ok(live)
@@ -226,9 +226,10 @@ impl LiveDocument {
     /// Takes in what the editor reports.
     pub fn event(&mut self, event: EditorEvent) {
         let known = match event {
-            EditorEvent::Open { cells, dirty, room } => {
-                self.is_room = room;
-                self.reopen(&cells, dirty || room).is_ok()
+            EditorEvent::Open(opened) => {
+                self.is_room = opened.room;
+                self.reopen(&opened.cells, opened.dirty || opened.room)
+                    .is_ok()
             }
             EditorEvent::Text { cell, source } => self.text(&cell, &source),
             EditorEvent::Cells { order, new } => self.cells(&order, &new),

@@ -1,8 +1,8 @@
 //! Single cases: what a front end sees.
 
-use super::world::{cells_of, notebook, version};
+use super::world::{cells_of, clean, edited, notebook, version};
 use crate::live::LiveDocument;
-use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
 use crate::notebook::{CellType, Document, NewCell};
 use crate::project::live_editor::StoredInRoom;
 
@@ -12,10 +12,16 @@ fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
 
 /// Opens a notebook in an editor without changes.
 fn opened(file: &Document) -> LiveDocument {
-    let mut live =
-        LiveDocument::open(&cells_of(file, "e"), false, false, version(file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&clean(cells_of(file, "e")), version(file, 0), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live
+}
+
+fn in_room(cells: Vec<EditorCell>) -> OpenedDocument {
+    OpenedDocument {
+        room: true,
+        ..edited(cells)
+    }
 }
 
 fn synced(stamp: &str) -> EditorRequest {
@@ -63,11 +69,7 @@ fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
     live.file(version(&with_text(&file, 0, "agent"), 1));
     assert_eq!(requests(&mut live).len(), 1);
     // Both were under way at the same time.
-    live.event(EditorEvent::Open {
-        cells: cells_of(&file, "e"),
-        dirty: true,
-        room: false,
-    });
+    live.event(EditorEvent::Open(edited(cells_of(&file, "e"))));
     let again = requests(&mut live);
     assert!(
         matches!(again[..], [EditorRequest::Set { seq: 2, .. }]),
@@ -75,11 +77,10 @@ fn a_set_that_is_done_after_the_document_was_opened_anew_is_not_overlooked() {
     );
     live.event(EditorEvent::Applied { seq: 1 });
     assert_eq!(requests(&mut live), [EditorRequest::Reopen]);
-    live.event(EditorEvent::Open {
-        cells: cells_of(&with_text(&file, 0, "agent"), "e"),
-        dirty: true,
-        room: false,
-    });
+    live.event(EditorEvent::Open(edited(cells_of(
+        &with_text(&file, 0, "agent"),
+        "e",
+    ))));
     assert_eq!(requests(&mut live), [synced("1")]);
     assert_eq!(live.unsaved(), []);
 }
@@ -384,7 +385,7 @@ fn the_unsaved_text_of_a_tab_that_was_restored_is_a_conflict() {
     let file = notebook(&["x = 1", "y = 1"]);
     let mut cells = cells_of(&file, "e");
     cells[0].source = "x = 2".to_owned();
-    let mut live = LiveDocument::open(&cells, true, false, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&edited(cells), version(&file, 0), true).unwrap();
     let sent = requests(&mut live);
     let [
         EditorRequest::Conflict {
@@ -398,6 +399,30 @@ fn the_unsaved_text_of_a_tab_that_was_restored_is_a_conflict() {
 }
 
 #[test]
+fn the_unsaved_text_of_a_tab_that_has_the_file_s_last_version_is_the_persons() {
+    let file = notebook(&["x = 1", "y = 1", "z = 1"]);
+    let mut cells = cells_of(&file, "e");
+    cells[0].source = "x = 2".to_owned();
+    // The person has also deleted a cell.
+    cells.remove(1);
+    let mut opened = OpenedDocument {
+        synced: Some("0".to_owned()),
+        ..edited(cells)
+    };
+    let mut live = LiveDocument::open(&opened, version(&file, 0), true).unwrap();
+    assert_eq!(requests(&mut live), [synced("0")]);
+    let unsaved = live.unsaved();
+    assert_eq!(unsaved.len(), 1);
+    assert_eq!(unsaved[0].source, "x = 2");
+    // If the file has changed since, it is not known which text is newer.
+    opened.synced = Some("7".to_owned());
+    let mut live = LiveDocument::open(&opened, version(&file, 0), true).unwrap();
+    let sent = requests(&mut live);
+    let is_conflict = |it: &EditorRequest| matches!(it, EditorRequest::Conflict { .. });
+    assert!(sent.iter().any(is_conflict), "{sent:?}");
+}
+
+#[test]
 fn cells_without_ids_are_found_by_text_and_place() {
     let old = r#"{"cells":[{"cell_type":"code","source":"a","outputs":[],"execution_count":null,"metadata":{}},{"cell_type":"code","source":"b","outputs":[],"execution_count":null,"metadata":{}}],"metadata":{},"nbformat":4,"nbformat_minor":4}"#;
     let file = Document::parse(old).unwrap();
@@ -407,8 +432,8 @@ fn cells_without_ids_are_found_by_text_and_place() {
         cell_type: CellType::Code,
         source: source.to_owned(),
     };
-    let cells = [cell("1", "a"), cell("2", "b")];
-    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), true).unwrap();
+    let cells = vec![cell("1", "a"), cell("2", "b")];
+    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live.file(version(&with_text(&file, 1, "b2"), 1));
     let sent = requests(&mut live);
@@ -422,7 +447,7 @@ fn cells_without_ids_are_found_by_text_and_place() {
 fn what_an_editor_has_loaded_is_not_taken_for_typed() {
     let file = notebook(&["a", "b"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), false).unwrap();
+    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), false).unwrap();
     typed(&mut live, "e-c1", "typed");
     let first = with_text(&file, 0, "agent 1");
     live.file(version(&first, 1));
@@ -439,7 +464,7 @@ fn what_an_editor_has_loaded_is_not_taken_for_typed() {
 fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, false, false, version(&file, 0), false).unwrap();
+    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), false).unwrap();
     typed(&mut live, "e-c0", "typed");
     live.file(version(&with_text(&file, 0, "agent"), 1));
     let asks = |it: &EditorRequest| !matches!(it, EditorRequest::Synced { .. });
@@ -452,7 +477,7 @@ fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
 fn in_a_room_the_editor_gets_only_what_is_proposed_and_has_it_stored() {
     let file = notebook(&["a", "b"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     typed(&mut live, "e-c0", "a person");
     let saved = with_text(&file, 0, "a per");
@@ -492,7 +517,7 @@ fn in_a_room_a_text_of_the_person_stands_over_what_is_proposed_and_a_failed_stor
  {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
     requests(&mut live);
     typed(&mut live, "e-c0", "mine");
     live.propose(version(&with_text(&file, 0, "agent"), 1));
@@ -514,7 +539,7 @@ fn in_a_room_a_text_of_the_person_stands_over_what_is_proposed_and_a_failed_stor
 fn a_writer_in_a_room_learns_which_text_of_the_person_its_own_was_merged_with() {
     let file = notebook(&["a\nb"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&cells, true, true, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
     requests(&mut live);
     typed(&mut live, "e-c0", "a\nb\ntyped");
     live.propose(version(&with_text(&file, 0, "agent\nb"), 1));

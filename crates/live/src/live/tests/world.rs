@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::reached;
 use crate::live::document::in_order;
-use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep};
+use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
 use crate::live::{FileSnapshot, LiveDocument};
 use crate::notebook::{CellExecution, CellType, Document, Json, NewCell};
 
@@ -84,6 +84,8 @@ struct Editor {
     to_editor: VecDeque<EditorRequest>,
     /// The version of the file that a save may replace.
     seen: u64,
+    /// The stamp of the last `synced`.
+    synced: Option<String>,
     is_dirty: bool,
     /// The file's text of each cell that is shown as a conflict.
     conflicts: BTreeMap<String, String>,
@@ -144,6 +146,22 @@ pub(super) fn cells_of(document: &Document, prefix: &str) -> Vec<EditorCell> {
         .collect()
 }
 
+/// A document without unsaved changes.
+pub(super) fn clean(cells: Vec<EditorCell>) -> OpenedDocument {
+    OpenedDocument {
+        cells,
+        ..OpenedDocument::default()
+    }
+}
+
+/// A document with unsaved changes.
+pub(super) fn edited(cells: Vec<EditorCell>) -> OpenedDocument {
+    OpenedDocument {
+        dirty: true,
+        ..clean(cells)
+    }
+}
+
 fn put_data(document: &mut Document, at: usize, count: Option<u64>, tag: Option<u64>) {
     if let Some(count) = count {
         let output = format!(r#"{{"output_type":"stream","name":"stdout","text":"{count}"}}"#);
@@ -189,7 +207,7 @@ impl World {
         let file = notebook(&["a0\nb0\nc0", "a1\nb1", "a2"]);
         let editors = ["p", "q"].map(|prefix| {
             let cells = cells_of(&file, prefix);
-            let live = LiveDocument::open(&cells, false, false, version(&file, 0), true).unwrap();
+            let live = LiveDocument::open(&clean(cells.clone()), version(&file, 0), true).unwrap();
             Editor {
                 cells,
                 data: BTreeMap::new(),
@@ -198,6 +216,7 @@ impl World {
                 to_nb: VecDeque::new(),
                 to_editor: VecDeque::new(),
                 seen: 0,
+                synced: None,
                 is_dirty: false,
                 conflicts: BTreeMap::new(),
             }
@@ -565,8 +584,12 @@ impl World {
         editor.unreported.clear();
         editor.conflicts.clear();
         // What is unsaved is compared with the file: a tab without changes has what it has seen of the file.
-        let is_dirty = editor.is_dirty;
-        editor.live = LiveDocument::open(&editor.cells, is_dirty, false, file, true).unwrap();
+        let opened = OpenedDocument {
+            dirty: editor.is_dirty,
+            synced: editor.synced.clone(),
+            ..clean(editor.cells.clone())
+        };
+        editor.live = LiveDocument::open(&opened, file, true).unwrap();
         editor.pump();
     }
 
@@ -891,17 +914,14 @@ impl Editor {
             EditorRequest::Synced { stamp, .. } => {
                 reached("synced");
                 self.seen = stamp.parse().unwrap();
+                self.synced = Some(stamp);
                 return;
             }
             EditorRequest::Reopen => {
                 reached("open again");
                 self.unreported.clear();
                 self.to_editor.clear();
-                EditorEvent::Open {
-                    cells: self.cells.clone(),
-                    dirty: true,
-                    room: false,
-                }
+                EditorEvent::Open(edited(self.cells.clone()))
             }
             EditorRequest::Store { .. } => unreachable!("no document is in a room"),
         };
