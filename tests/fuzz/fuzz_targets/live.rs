@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use nb::live::protocol::{EditorCell, EditorEvent, Keep};
+use nb::live::protocol::{EditorCell, EditorEvent, Keep, OpenedDocument};
 use nb::live::{FileSnapshot, LiveDocument};
 use nb::notebook::{CellType, Document};
 
@@ -18,16 +18,18 @@ type CellBytes = (u8, u8, u8);
 #[derive(Arbitrary, Debug)]
 struct Case<'a> {
     file: Vec<(u8, u8)>,
-    opened: Vec<CellBytes>,
-    dirty: bool,
-    room: bool,
+    opened: Opened,
     messages: Vec<Message<'a>>,
 }
+
+/// The cells of a document, whether it has unsaved changes and is in a room, and the last version that it had.
+#[derive(Arbitrary, Debug)]
+struct Opened(Vec<CellBytes>, bool, bool, Option<u8>);
 
 /// One message, or another version of the file.
 #[derive(Arbitrary, Debug)]
 enum Message<'a> {
-    Open(Vec<CellBytes>, bool, bool),
+    Open(Opened),
     Text(u8, u8),
     Cells(Vec<u8>, Vec<CellBytes>),
     Saving,
@@ -58,6 +60,15 @@ fn cells(cells: &[CellBytes]) -> Vec<EditorCell> {
         .collect()
 }
 
+fn opened(Opened(all, dirty, room, synced): &Opened) -> OpenedDocument {
+    OpenedDocument {
+        cells: cells(all),
+        dirty: *dirty,
+        room: *room,
+        synced: synced.map(|it| it.to_string()),
+    }
+}
+
 fn names(all: &[u8]) -> Vec<String> {
     all.iter().map(|it| pick(&NAMES, *it).to_owned()).collect()
 }
@@ -81,17 +92,12 @@ fn file(cells: &[(u8, u8)], number: usize) -> FileSnapshot {
 
 fuzz_target!(|case: Case<'_>| {
     let before = file(&case.file, 0);
-    let opened = LiveDocument::open(&cells(&case.opened), case.dirty, case.room, before, true);
-    let Ok(mut live) = opened else {
+    let Ok(mut live) = LiveDocument::open(&opened(&case.opened), before, true) else {
         return;
     };
     for (number, message) in case.messages.iter().enumerate() {
         let event = match message {
-            Message::Open(all, dirty, room) => EditorEvent::Open {
-                cells: cells(all),
-                dirty: *dirty,
-                room: *room,
-            },
+            Message::Open(document) => EditorEvent::Open(opened(document)),
             Message::Text(cell, text) => EditorEvent::Text {
                 cell: pick(&NAMES, *cell).to_owned(),
                 source: pick(&TEXTS, *text).to_owned(),
