@@ -191,6 +191,10 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
                 false => &mut aborted,
             };
             list.insert(end.msg_id.clone());
+            // An observer wrote only after the end that the request had begun.
+            if present.running.take_if(|it| it.msg_id == end.msg_id).is_some() {
+                has_begun = false;
+            }
         }
         let notebook = event.notebook().to_owned();
         let (start, is_from_sender) = match event.kind {
@@ -343,6 +347,18 @@ mod tests {
         assert_eq!(running(&events), is("2", "bob"));
         events.push(done("2", "ok"));
         assert_eq!(running(&events), None);
+    }
+
+    #[test]
+    fn a_request_that_an_observer_reports_after_its_end_does_not_run() {
+        let mut events = vec![
+            event("requested", "1", "ada"),
+            done("1", "kernel_died"),
+            event("begun_outside", "1", "username"),
+        ];
+        assert_eq!(running(&events), None);
+        events.insert(1, event("requested", "2", "bob"));
+        assert_eq!(running(&events), is("2", "bob"));
     }
 
     #[test]
