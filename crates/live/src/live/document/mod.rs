@@ -112,6 +112,10 @@ pub struct LiveDocument {
     /// The stamp of the last `synced`.
     synced: Option<String>,
     save: Save,
+    /// The last version that others have written while the editor saves.
+    during_save: Option<VersionOfOthers>,
+    /// Versions of others that saves of the editor have replaced, until the editor has what was new in them.
+    replaced: Vec<VersionOfOthers>,
     /// Whether the editor has saved since the file was read: what the file has besides texts is the editor's.
     has_saved: bool,
     /// Whether the file's version is still to be written by a command that waits for the editor.
@@ -140,6 +144,15 @@ enum Save {
     Asked(HashSet<String>),
     /// The editor takes its texts and writes the file. With the ids of the cells that the person has changed since.
     Writing(HashSet<String>),
+}
+
+/// A version of the file that others have written while the editor saved.
+#[derive(Debug)]
+struct VersionOfOthers {
+    /// What the editor and the file had in common before, with what the editor itself has saved since.
+    before: Document,
+    file: Document,
+    stamp: String,
 }
 
 #[derive(Clone, Debug)]
@@ -182,6 +195,8 @@ impl LiveDocument {
             seq: 0,
             synced: None,
             save: Save::None,
+            during_save: None,
+            replaced: Vec::new(),
             has_saved: false,
             is_proposed: false,
             needs_file: false,
@@ -260,6 +275,9 @@ impl LiveDocument {
         }
         if std::mem::take(&mut self.has_saved) {
             self.editor_data.clone_from(&self.file_data);
+            self.take_own_saves();
+            self.replace_version_of_others();
+            return;
         }
         self.take_own_saves();
     }
@@ -304,6 +322,9 @@ impl LiveDocument {
     }
 
     fn take_version(&mut self, file: FileSnapshot) {
+        if !matches!(self.save, Save::None) {
+            self.keep_version_of_others();
+        }
         if self.versions.len() == MOST_VERSIONS {
             self.versions.pop_front();
         }
@@ -325,6 +346,7 @@ impl LiveDocument {
 
     /// Ends the wait for a save that does not come. To be called two seconds after the answer to `saving`.
     pub fn give_up_save(&mut self) {
+        self.during_save = None;
         self.save = Save::None;
     }
 
@@ -636,6 +658,7 @@ impl LiveDocument {
             (false, false) => Phase::Settled,
         };
         if !was_refused {
+            self.replaced.clear();
             self.rebase(base, stamp);
             // The editor may have saved in between.
             self.take_own_saves();
@@ -750,6 +773,7 @@ impl LiveDocument {
                 let _ = target.set_source(at, &choice.result);
             }
         }
+        self.take_replaced_versions(&mut target);
         let texts = merged
             .conflicts
             .into_iter()
@@ -770,6 +794,7 @@ impl LiveDocument {
         if open.is_empty() {
             let has_all = self.can_change || self.has_same_cells();
             self.phase = Phase::Settled;
+            self.replaced.clear();
             if has_all {
                 self.rebase(base, stamp);
             }

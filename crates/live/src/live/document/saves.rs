@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{LiveDocument, Phase, Save, new_cell, reached};
-use crate::notebook::Cell;
+use super::{LiveDocument, Phase, Save, ShownConflict, VersionOfOthers, new_cell, reached};
+use crate::live::protocol::EditorRequest;
+use crate::notebook::{Cell, Document, merge, unite_texts};
 
 impl LiveDocument {
     pub(super) fn saving(&mut self) -> bool {
         self.save = Save::Asked(HashSet::new());
+        self.during_save = None;
         self.needs_file = true;
         self.synced = None;
         self.try_again();
@@ -18,6 +20,7 @@ impl LiveDocument {
     /// Gives the base the cells that the editor has saved, in their order. Their texts are recognised in the file where
     /// it is not known which text was saved.
     pub(super) fn saved(&mut self, order: &[String]) -> bool {
+        self.keep_version_of_others();
         let ids: Option<Vec<_>> = order.iter().map(|name| self.names.id(name)).collect();
         let Some(ids) = ids else {
             return false;
@@ -55,8 +58,106 @@ impl LiveDocument {
                 };
             }
         }
+        // An order that was asked for may have named a cell that was made anew meanwhile.
+        for (place, id) in ids.iter().enumerate() {
+            if let Some(at) = self.editor.position_by_id(id) {
+                let _ = self.editor.move_cell(at, place);
+            }
+        }
         self.changed();
         true
+    }
+
+    /// Keeps the version that others have written since the editor got the file's last one. An editor looks at the file
+    /// some time before it writes: its save may replace that version.
+    pub(super) fn keep_version_of_others(&mut self) {
+        let is_known = self.file.stamp == self.stamp || self.is_proposed;
+        if is_known || self.is_room || !self.can_change {
+            return;
+        }
+        let mut before = self.base.clone();
+        let mut file = self.file.document.clone();
+        // What the editor itself has saved, and cells that are not there any more, are no changes by others.
+        for at in (0..file.cells().len()).rev() {
+            let cell = &file.cells()[at];
+            let source = cell.source().into_owned();
+            let now = self.editor.cell_by_id(cell.id()).map(Cell::source);
+            let is_own = now.is_some_and(|now| now == source) || self.had_text(cell.id(), &source);
+            let _ = match before.position_by_id(cell.id()) {
+                Some(at) if is_own => before.set_source(at, &source).map(drop),
+                None if is_own => file.remove(at).map(drop),
+                _ => Ok(()),
+            };
+        }
+        for at in (0..before.cells().len()).rev() {
+            if file.cell_by_id(before.cells()[at].id()).is_none() {
+                let _ = before.remove(at);
+            }
+        }
+        let is_new = |cell: &Cell| {
+            let was = before.cell_by_id(cell.id());
+            was.is_none_or(|was| was.source() != cell.source())
+        };
+        if file.cells().iter().any(is_new) {
+            let stamp = self.file.stamp.clone();
+            self.during_save = Some(VersionOfOthers {
+                before,
+                file,
+                stamp,
+            });
+        }
+    }
+
+    /// Says after a save whether it has replaced a version of others: not if the file still has that, or what others have
+    /// written after the save.
+    pub(super) fn replace_version_of_others(&mut self) {
+        let is_saved = |cell: &Cell| {
+            let base = self.base.cell_by_id(cell.id());
+            base.is_some_and(|base| base.source() == cell.source())
+        };
+        let is_own = self.file.document.cells().iter().all(is_saved);
+        let version = self.during_save.take();
+        self.replaced
+            .extend(version.filter(|it| is_own && it.stamp != self.file.stamp));
+    }
+
+    /// Adds to what the editor gets the changes of others that its saves have replaced. Where the person has changed the
+    /// same lines, the text of the others is offered once.
+    pub(super) fn take_replaced_versions(&mut self, target: &mut Document) {
+        for VersionOfOthers { before, file, .. } in &mut self.replaced {
+            reached("a replaced version");
+            let merged = merge(before, target, file, &|_| false);
+            *target = merged.document;
+            for conflict in merged.conflicts {
+                let (Some(id), Some(mine), Some(theirs)) =
+                    (conflict.cell, conflict.theirs, conflict.yours)
+                else {
+                    continue;
+                };
+                if conflict.field != "source" {
+                    continue;
+                }
+                let cell = self.names.name(&id).map(str::to_owned);
+                let Some(cell) = cell else {
+                    // The editor gets the cell only now.
+                    if let Some(at) = target.position_by_id(&id) {
+                        let _ = target.set_source(at, &unite_texts(&mine, &theirs));
+                    }
+                    continue;
+                };
+                reached("a replaced version is offered");
+                if let (Some(at), Some(was)) = (file.position_by_id(&id), before.cell_by_id(&id)) {
+                    let _ = file.set_source(at, &was.source());
+                }
+                self.requests.push_back(EditorRequest::Overwritten {
+                    cell,
+                    theirs: theirs.clone(),
+                });
+                let base = conflict.base;
+                let shown = ShownConflict { base, mine, theirs };
+                self.overwritten.insert(id, shown);
+            }
+        }
     }
 
     /// Recognises what the editor itself has saved: it is not a change by others.

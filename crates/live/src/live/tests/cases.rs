@@ -267,6 +267,47 @@ fn a_write_just_after_the_save_of_a_chosen_text_is_no_conflict() {
     assert_eq!(source, "x = 1");
 }
 
+/// Saves while another program writes `version`, which the save replaces, and which is read before.
+fn saved_over(live: &mut LiveDocument, other: &Document, saved: &Document) -> Vec<EditorRequest> {
+    live.event(EditorEvent::Saving);
+    live.file(version(live.document(), 0));
+    assert_eq!(requests(live), [synced("0")]);
+    live.file(version(other, 1));
+    assert_eq!(requests(live), []);
+    live.event(EditorEvent::Saved {
+        order: vec!["e-c0".to_owned(), "e-c1".to_owned()],
+    });
+    live.file(version(saved, 2));
+    requests(live)
+}
+
+#[test]
+fn what_others_write_while_the_editor_saves_over_it_comes_into_the_editor() {
+    let file = notebook(&["x = 1", "y = 1"]);
+    let mut live = opened(&file);
+    let sent = saved_over(&mut live, &with_text(&file, 1, "y = 2"), &file);
+    let [EditorRequest::Set { seq, source, .. }] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(source, "y = 2");
+    live.event(EditorEvent::Applied { seq: *seq });
+    assert_eq!(requests(&mut live), [synced("2")]);
+    assert_eq!(live.unsaved().len(), 1, "it is still to be saved");
+}
+
+#[test]
+fn what_the_file_still_has_after_a_save_was_not_replaced() {
+    let file = notebook(&["x = 1", "y = 1"]);
+    let mut live = opened(&file);
+    let other = with_text(&file, 1, "y = 2");
+    let sent = saved_over(&mut live, &other, &with_text(&other, 0, "x = 2"));
+    let sets = sent.iter().filter_map(|it| match it {
+        EditorRequest::Set { source, .. } => Some(&**source),
+        _ => None,
+    });
+    assert_eq!(sets.collect::<Vec<_>>(), ["x = 2", "y = 2"]);
+}
+
 #[test]
 fn a_save_that_is_read_before_the_editor_tells_of_it_offers_what_it_replaced() {
     let file = notebook(&["x = 1"]);

@@ -22,7 +22,7 @@ pub(super) fn reached(branch: &'static str) {
 }
 
 /// The branches that the worlds must reach, so that their checks mean something.
-const BRANCHES: [&str; 21] = [
+const BRANCHES: [&str; 23] = [
     "a change that is not written",
     "a change that is written",
     "a cell is made anew",
@@ -31,6 +31,8 @@ const BRANCHES: [&str; 21] = [
     "a conflict is shown",
     "a nameless cell gets its id",
     "an unknown base",
+    "a replaced version",
+    "a replaced version is offered",
     "a text is overwritten",
     "an own save",
     "both are kept",

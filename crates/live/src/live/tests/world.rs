@@ -36,6 +36,8 @@ pub(super) enum Step {
     NoticeFile(u8),
     Save(u8),
     Overwrite(u8),
+    /// Another program writes a line of a cell while an editor saves, which replaces it.
+    SaveOver(u8, u8, u8),
     Choose(u8, u8),
     TryAgain(u8),
     RestartNb(u8),
@@ -65,6 +67,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => n().prop_map(Step::NoticeFile),
         3 => n().prop_map(Step::Save),
         1 => n().prop_map(Step::Overwrite),
+        2 => (n(), n(), n()).prop_map(|(e, c, l)| Step::SaveOver(e, c, l)),
         2 => (n(), n()).prop_map(|(e, k)| Step::Choose(e, k)),
         2 => n().prop_map(Step::TryAgain),
         1 => n().prop_map(Step::RestartNb),
@@ -86,6 +89,10 @@ struct Editor {
     seen: u64,
     /// The stamp of the last `synced`.
     synced: Option<String>,
+    /// The words that others wrote while the editor saved over them, and the ids of their cells.
+    replaced: BTreeMap<String, String>,
+    /// The words that the person may bring back.
+    offered: BTreeSet<String>,
     is_dirty: bool,
     /// The file's text of each cell that is shown as a conflict.
     conflicts: BTreeMap<String, String>,
@@ -217,6 +224,8 @@ impl World {
                 to_editor: VecDeque::new(),
                 seen: 0,
                 synced: None,
+                replaced: BTreeMap::new(),
+                offered: BTreeSet::new(),
                 is_dirty: false,
                 conflicts: BTreeMap::new(),
             }
@@ -347,8 +356,16 @@ impl World {
                 self.editors[of(e)].run(c, count);
             }
             Step::NoticeFile(e) => self.notice(of(e)),
-            Step::Save(e) => self.save(of(e), false),
-            Step::Overwrite(e) => self.save(of(e), true),
+            Step::Save(e) => self.save(of(e), false, None),
+            Step::Overwrite(e) => self.save(of(e), true, None),
+            Step::SaveOver(e, c, line) => {
+                self.save(of(e), false, Some((c, line)));
+                if line % 2 == 0 {
+                    self.notice(of(e));
+                }
+                // What others write before that is taken for what they wrote in place of the version that was replaced.
+                self.end_saves();
+            }
             Step::Choose(e, keep) => self.choose(of(e), keep),
             Step::TryAgain(e) => {
                 let editor = &mut self.editors[of(e)];
@@ -383,6 +400,12 @@ impl World {
                     .map(|it| it.source.clone()),
             );
         }
+        let replaced = self.editors.iter().flat_map(|it| &it.replaced);
+        texts.extend(
+            replaced
+                .filter(|(_, of)| *of == id)
+                .map(|(word, _)| word.clone()),
+        );
         let proposed = self.proposal.as_ref();
         let proposed = proposed.and_then(|proposal| proposal.after.cell_by_id(id));
         texts.extend(proposed.map(|cell| cell.source().into_owned()));
@@ -488,15 +511,19 @@ impl World {
     }
 
     fn deliver(&mut self, editor: usize) {
-        let editor = &mut self.editors[editor];
-        if let Some(event) = editor.to_nb.pop_front() {
-            editor.live.event(event);
-            editor.pump();
+        let of = &mut self.editors[editor];
+        if let Some(event) = of.to_nb.pop_front() {
+            of.live.event(event);
+            of.pump();
+            if of.live.needs_file() {
+                self.notice(editor);
+            }
         }
     }
 
-    /// Saves an editor's cells: if the file is the one that the editor has, or over any version.
-    fn save(&mut self, editor: usize, overwrites: bool) {
+    /// Saves an editor's cells: if the file is the one that the editor has, or over any version. `meanwhile` is a line of a
+    /// cell that another program writes just before the editor does.
+    fn save(&mut self, editor: usize, overwrites: bool, meanwhile: Option<(u8, u8)>) {
         self.end_saves();
         self.editors[editor].report();
         self.editors[editor].give_ids();
@@ -511,11 +538,23 @@ impl World {
                 self.editors[editor].take_request(false);
             }
         }
-        let editor = &mut self.editors[editor];
-        if editor.seen != self.version && !overwrites {
-            editor.live.give_up_save();
+        if self.editors[editor].seen != self.version && !overwrites {
+            self.editors[editor].live.give_up_save();
             return;
         }
+        if let Some((cell, line)) = meanwhile
+            && let Some(at) = self.cell_of_file(cell)
+            && self.proposal.is_none()
+        {
+            let word = self.word();
+            let text = with_line(&self.file.cells()[at].source(), line, &word);
+            self.file.set_source(at, &text).unwrap();
+            self.is_written();
+            let id = self.file.cells()[at].id().to_owned();
+            self.editors[editor].replaced.insert(word, id);
+            self.notice(editor);
+        }
+        let editor = &mut self.editors[editor];
         let mut lost: Vec<String> = sources(&self.file);
         let mut saved = notebook(&[]);
         for (at, cell) in editor.cells.iter().enumerate() {
@@ -578,6 +617,11 @@ impl World {
     /// Starts `nb` again for an editor: all messages under way are lost.
     fn restart(&mut self, editor: usize) {
         let file = version(&self.file, self.version);
+        // What a save has replaced is known to no other process.
+        let words: Vec<_> = std::mem::take(&mut self.editors[editor].replaced)
+            .into_keys()
+            .collect();
+        words.iter().for_each(|word| self.forget(word));
         let editor = &mut self.editors[editor];
         editor.to_nb.clear();
         editor.to_editor.clear();
@@ -614,7 +658,7 @@ impl World {
                     continue;
                 }
                 if !self.has_file(at) {
-                    self.save(at, false);
+                    self.save(at, false, None);
                 }
             }
             let is_quiet = |at: usize| {
@@ -622,6 +666,7 @@ impl World {
                 editor.to_nb.is_empty()
                     && editor.to_editor.is_empty()
                     && editor.conflicts.is_empty()
+                    && !editor.live.needs_file()
                     && self.has_file(at)
             };
             if (0..self.editors.len()).all(is_quiet) {
@@ -643,7 +688,8 @@ impl World {
         for word in sources(&self.file).iter().flat_map(|it| words(it)) {
             *found.entry(word).or_default() += 1;
         }
-        for word in &self.kept {
+        let offered = |word: &String| self.editors.iter().any(|it| it.offered.contains(word));
+        for word in self.kept.iter().filter(|word| !offered(word)) {
             assert!(
                 found.contains_key(word),
                 "{word} is lost: {:?}",
@@ -905,7 +951,10 @@ impl Editor {
                 }
                 return;
             }
-            EditorRequest::Overwritten { .. } => return,
+            EditorRequest::Overwritten { theirs, .. } => {
+                self.offered.extend(words(&theirs));
+                return;
+            }
             EditorRequest::Settled { cell } => {
                 reached("a conflict is over");
                 self.conflicts.remove(&cell);

@@ -192,7 +192,11 @@ fn present(events: impl Iterator<Item = Event>, generation: u64) -> Present {
             };
             list.insert(end.msg_id.clone());
             // An observer wrote only after the end that the request had begun.
-            if present.running.take_if(|it| it.msg_id == end.msg_id).is_some() {
+            if present
+                .running
+                .take_if(|it| it.msg_id == end.msg_id)
+                .is_some()
+            {
                 has_begun = false;
             }
         }
