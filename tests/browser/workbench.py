@@ -90,7 +90,7 @@ class Together:
         mine = self.ids[2]
         until(lambda: self.enters(mine))
         self.page.keyboard.press("Control+End")
-        agent = Agent(self.file, self.ids, typed=lambda: len(self.asks("return cellOf(ARGUMENT).document.getText();", mine)))
+        agent = Agent(self.file, self.ids, types=lambda length: self.types(mine, length))
         agent.start()
         self.page.keyboard.type(f"\n{TYPED}", delay=60)
         agent.join()
@@ -178,6 +178,18 @@ class Together:
             argument,
         )
 
+    def types(self, id, length):
+        """Waits until the person has typed a text of this length."""
+        self.asks(
+            """const [id, length] = ARGUMENT;
+            while (cellOf(id).document.getText().length < length) {
+                await new Promise(resolve => {
+                    const watch = vscode.workspace.onDidChangeTextDocument(() => { watch.dispose(); resolve(); });
+                });
+            }""",
+            [id, length],
+        )
+
     def texts(self):
         return self.asks("return notebook.getCells().map(cell => cell.document.getText());")
 
@@ -220,6 +232,9 @@ class SideBySide(Together):
             await vscode.commands.executeCommand('workbench.action.splitEditor');"""
         )
         expect(self.page.locator(".code-cell-row[data-index='0']")).to_have_count(2)
+        # A click before the focus is in the second place leaves it in the first one.
+        second = "document.querySelectorAll('.editor-group-container')[1]"
+        until(lambda: self.page.evaluate(f"document.activeElement.getBoundingClientRect().x >= {second}.getBoundingClientRect().x"))
 
     def goes_on(self, mine):
         # Both places have the cell selected that the person has selected in them.
@@ -344,10 +359,10 @@ def shows(workbench, name):
 class Agent(threading.Thread):
     """Writes other cells than the third one: texts, cells above and below, and fewer cells."""
 
-    def __init__(self, file, ids, typed):
+    def __init__(self, file, ids, types):
         super().__init__()
         self.file = file
-        self.typed = typed
+        self.types = types
         self.order = list(ids)
         self.texts = {id: f"x = {number}" for number, id in enumerate(ids) if number != 2}
         self.failed = None
@@ -357,7 +372,7 @@ class Agent(threading.Thread):
             first, second, _, fourth, fifth = self.order
             for number in range(4):
                 # As the person goes on.
-                until(lambda: self.typed() > 5 + 12 * number)
+                self.types(6 + 12 * number)
                 self.edits(second, f"x = 1\n# edit {number}")
                 self.inserts(0, f"above{number}", f"above = {number}")
                 self.edits(fifth, f"edit = {number}")
