@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -29,6 +30,7 @@ def main():
         assert len(records()) == 1, records()
         edits(book)
         runs(book)
+        starts_again(book)
         conflict(book)
         without(page, server)
 
@@ -89,6 +91,21 @@ def runs(book):
     expect(book.cell(2).locator(".nb-note")).to_contain_text("claude")
     expect(book.page.locator(".nb-running")).to_have_count(0)
     book.is_saved()
+    no_dialog(book)
+
+
+def starts_again(book):
+    say("nb live is killed: what is typed stays the person's, and edits arrive")
+    book.write(3, "last = 'typed'")
+    until(lambda: any("last = 'typed'" in record for record in records()))
+    (pid,) = {json.loads(record)["pid"] for record in records()}
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: any("last = 'typed'" in record and json.loads(record)["pid"] != pid for record in records()))
+    nb("edit", PATH, cells()[0]["id"], "first = 1")
+    expect(book.source(0)).to_have_text("first = 1")
+    expect(book.page.locator(".nb-conflict")).to_have_count(0)
+    book.write(3, "last = 1")
+    book.saves()
     no_dialog(book)
 
 
