@@ -315,9 +315,12 @@ def everywhere(page, context, panel):
             page.set_viewport_size(size)
             width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
             assert width[0] <= width[1], (context, size, width)
+            tabs = panel.get_by_role("tablist")
+            place = tabs.bounding_box()
             for tab in ["History", "Variables", "Graph", "Deleted cells"]:
                 panel.get_by_role("tab", name=tab).click()
                 expect(panel.get_by_role("tabpanel", name=tab)).not_to_be_empty()
+                assert tabs.bounding_box() == place, "what is shown has moved the tabs"
                 accessible(page, f"{context}, {scheme}, {size['width']} wide, {tab}")
             panel.get_by_role("tab", name="Graph").click()
             expect(panel.get_by_role("region", name="Depends on").or_(panel.get_by_text("has no code"))).to_be_visible()
