@@ -224,7 +224,9 @@ mod tests {
         let printed = String::from_utf8_lossy(&next.stderr);
         let folders = folders_of(run.id());
         assert!(printed.contains(&*folders.to_string_lossy()), "{printed}");
-        assert!(printed.contains("sockets of kernels"), "{printed}");
+        // `nb gc` of a test beside this one may remove them first.
+        let says = ["sockets of kernels", "nothing to clear up"];
+        assert!(says.iter().any(|it| printed.contains(it)), "{printed}");
         assert!(!sockets.iter().any(|socket| Path::new(socket).exists()));
         let left: Vec<_> = entries()
             .filter(|entry| run_of(&entry.file_name()) == Some(run.id()))
