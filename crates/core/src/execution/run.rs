@@ -47,6 +47,10 @@ use crate::wire::ConnectionInfo;
 /// How often to send code that was removed from the queue because another client's cell failed.
 const SENDS: u32 = 3;
 
+/// How long a command that interrupts the kernel may take to record it, and the pause between two looks.
+const INTERRUPT_RECORDED: Duration = Duration::from_millis(250);
+const INTERRUPT_POLL: Duration = Duration::from_millis(10);
+
 /// The longest wait for others' cells that is not reported.
 const SOON: Duration = Duration::from_millis(300);
 
@@ -435,6 +439,27 @@ impl JoinedKernel {
         Some(process.signal_group(Signal::INT))
     }
 
+    /// Says whether another command has interrupted the kernel since `asked_at`. It records that just after the signal.
+    async fn was_interrupted_since(&self, asked_at: jiff::Timestamp) -> bool {
+        let is_one = |event: JournalEvent| {
+            matches!(event.kind, EventKind::Interrupted)
+                && event.generation == Some(self.session.generation)
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < INTERRUPT_RECORDED {
+            let mut events = self.project.events(&self.key);
+            if events
+                .by_ref()
+                .take_while(|it| it.at >= asked_at)
+                .any(is_one)
+            {
+                return true;
+            }
+            tokio::time::sleep(INTERRUPT_POLL).await;
+        }
+        false
+    }
+
     fn event(&self, kind: EventKind) -> JournalEvent {
         JournalEvent {
             generation: Some(self.session.generation),
@@ -632,6 +657,7 @@ impl Running<'_> {
             () = observer.interrupted() => return Ok(CellEnd::Interrupted),
         };
         let msg_id = execution.msg_id().to_owned();
+        let asked_at = jiff::Timestamp::now();
         self.note_asked(&msg_id);
         observer.on_sent(&msg_id);
         let sent = Instant::now();
@@ -716,7 +742,11 @@ impl Running<'_> {
                 }
             }
             // An interrupt that meets ipykernel between its own steps costs the reply.
-            Some(RequestEnd::NoReply) if interrupted || self.received.interrupt => {
+            Some(RequestEnd::NoReply)
+                if interrupted
+                    || self.received.interrupt
+                    || self.kernel.was_interrupted_since(asked_at).await =>
+            {
                 CellEnd::Interrupted
             }
             Some(RequestEnd::NoReply) | None => CellEnd::NoReply,
