@@ -447,12 +447,8 @@ impl JoinedKernel {
         };
         let begun = Instant::now();
         while begun.elapsed() < INTERRUPT_RECORDED {
-            let mut events = self.project.events(&self.key);
-            if events
-                .by_ref()
-                .take_while(|it| it.at >= asked_at)
-                .any(is_one)
-            {
+            let events = self.project.events(&self.key);
+            if events.take_while(|it| it.at >= asked_at).any(is_one) {
                 return true;
             }
             tokio::time::sleep(INTERRUPT_POLL).await;

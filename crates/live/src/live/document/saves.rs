@@ -58,7 +58,7 @@ impl LiveDocument {
                 };
             }
         }
-        // An order that was asked for may have named a cell that was made anew meanwhile.
+        // An order that was asked for may have named a cell that was made anew since.
         for (place, id) in ids.iter().enumerate() {
             if let Some(at) = self.editor.position_by_id(id) {
                 let _ = self.editor.move_cell(at, place);

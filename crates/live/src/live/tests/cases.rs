@@ -267,6 +267,16 @@ fn a_write_just_after_the_save_of_a_chosen_text_is_no_conflict() {
     assert_eq!(source, "x = 1");
 }
 
+/// A cell in which the person has typed `x = 2`, and others have written `x = 3`.
+fn in_conflict() -> (Document, LiveDocument) {
+    let file = notebook(&["x = 1"]);
+    let mut live = opened(&file);
+    typed(&mut live, "e-c0", "x = 2");
+    live.file(version(&with_text(&file, 0, "x = 3"), 1));
+    assert_eq!(requests(&mut live).len(), 1);
+    (file, live)
+}
+
 /// Saves while another program writes `version`, which the save replaces, and which is read before.
 fn saved_over(live: &mut LiveDocument, other: &Document, saved: &Document) -> Vec<EditorRequest> {
     live.event(EditorEvent::Saving);
@@ -310,11 +320,7 @@ fn what_the_file_still_has_after_a_save_was_not_replaced() {
 
 #[test]
 fn a_save_that_is_read_before_the_editor_tells_of_it_offers_what_it_replaced() {
-    let file = notebook(&["x = 1"]);
-    let mut live = opened(&file);
-    typed(&mut live, "e-c0", "x = 2");
-    live.file(version(&with_text(&file, 0, "x = 3"), 1));
-    assert_eq!(requests(&mut live).len(), 1);
+    let (file, mut live) = in_conflict();
     live.file(version(&with_text(&file, 0, "x = 2"), 2));
     let offered = |sent: &[EditorRequest]| {
         let is_offer = |it: &&EditorRequest| matches!(it, EditorRequest::Overwritten { .. });
@@ -331,11 +337,7 @@ fn a_save_that_is_read_before_the_editor_tells_of_it_offers_what_it_replaced() {
 
 #[test]
 fn a_command_that_writes_the_persons_text_has_saved_over_nothing() {
-    let file = notebook(&["x = 1"]);
-    let mut live = opened(&file);
-    typed(&mut live, "e-c0", "x = 2");
-    live.file(version(&with_text(&file, 0, "x = 3"), 1));
-    assert_eq!(requests(&mut live).len(), 1);
+    let (file, mut live) = in_conflict();
     live.propose(version(&with_text(&file, 0, "x = 2"), 2));
     let cell = "e-c0".to_owned();
     assert_eq!(requests(&mut live), [EditorRequest::Settled { cell }]);
@@ -343,11 +345,7 @@ fn a_command_that_writes_the_persons_text_has_saved_over_nothing() {
 
 #[test]
 fn a_text_over_which_the_person_saved_is_offered_once() {
-    let file = notebook(&["x = 1"]);
-    let mut live = opened(&file);
-    typed(&mut live, "e-c0", "x = 2");
-    live.file(version(&with_text(&file, 0, "x = 3"), 1));
-    assert_eq!(requests(&mut live).len(), 1);
+    let (file, mut live) = in_conflict();
     // The editor asks, and the person overwrites.
     live.event(EditorEvent::Saved {
         order: vec!["e-c0".to_owned()],

@@ -521,9 +521,9 @@ impl World {
         }
     }
 
-    /// Saves an editor's cells: if the file is the one that the editor has, or over any version. `meanwhile` is a line of a
+    /// Saves an editor's cells: if the file is the one that the editor has, or over any version. `before` is a line of a
     /// cell that another program writes just before the editor does.
-    fn save(&mut self, editor: usize, overwrites: bool, meanwhile: Option<(u8, u8)>) {
+    fn save(&mut self, editor: usize, overwrites: bool, before: Option<(u8, u8)>) {
         self.end_saves();
         self.editors[editor].report();
         self.editors[editor].give_ids();
@@ -542,7 +542,7 @@ impl World {
             self.editors[editor].live.give_up_save();
             return;
         }
-        if let Some((cell, line)) = meanwhile
+        if let Some((cell, line)) = before
             && let Some(at) = self.cell_of_file(cell)
             && self.proposal.is_none()
         {
