@@ -69,6 +69,8 @@ def main():
                 for has_run in (False, True):
                     Together(workbench, page, saves_by_itself, has_run).round(number)
             SideBySide(workbench, page, saves_by_itself=number % 2 == 1, has_run=True).round(number)
+            Switches(workbench, page, saves_by_itself=False, has_run=False).round(number)
+            Reload(workbench, page, saves_by_itself=False, has_run=False).round(number)
 
 
 # What is typed beside an agent: 66 characters, of which many are commands outside of a text.
@@ -297,6 +299,92 @@ class RunAll(Together):
             self.conflicts(mine, "print(2)")
 
 
+class Switches(Together):
+    """A person types, and has not saved, while git switches to another branch; then an agent restores a cell."""
+
+    def round(self, number):
+        say(f"round {number}: git switch, nb restore")
+        self.file = f"switches-{number}.ipynb"
+        self.opens(*(f"x = {number}" for number in range(5)))
+        self.commits()
+        mine = self.ids[2]
+        self.types_in(mine, " # mine")
+        git("switch", "-q", "other")
+        expected = ["x = 0", "other = 1", "x = 2 # mine", "x = 4", "new = 1"]
+        until(lambda: self.texts() == expected)
+        self.saves(expected)
+        nb("restore", self.file, self.ids[1])
+        expected[1] = "x = 1"
+        until(lambda: self.texts() == expected and self.asks("return !notebook.isDirty;"))
+        nb("restore", self.file, self.ids[3])
+        expected.insert(3, "x = 3")
+        until(lambda: self.texts() == expected and self.asks("return !notebook.isDirty;"))
+        assert sources(self.file) == expected, sources(self.file)
+
+    def commits(self):
+        """Commits the notebook, and in another branch one with other cells. No file is touched."""
+        if not pathlib.Path(".git").exists():
+            git("init", "-q", "-b", "main")
+            git("config", "user.name", "ada")
+            git("config", "user.email", "ada@localhost")
+        git("add", self.file)
+        git("commit", "-q", "-m", "one")
+        notebook = nbformat.read(self.file, 4)
+        notebook.cells[1].source = "other = 1"
+        notebook.cells[3:] = [notebook.cells[4], nbformat.v4.new_code_cell("new = 1")]
+        blob = git("hash-object", "-w", "--stdin", given=nbformat.writes(notebook) + "\n")
+        git("update-index", "--cacheinfo", f"100644,{blob},{self.file}")
+        other = git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", "two")
+        git("branch", "-f", "other", other)
+        git("reset", "-q")
+
+    def types_in(self, id, text):
+        until(lambda: self.enters(id))
+        self.page.keyboard.press("Control+End")
+        self.page.keyboard.type(text, delay=60)
+        until(lambda: any(text in typed for typed in record(self.file) or []))
+
+    def saves(self, expected):
+        self.page.keyboard.press("Control+s")
+        until(lambda: self.asks("return !notebook.isDirty;") and sources(self.file) == expected)
+        self.sees_no_question()
+
+
+class Reload(Switches):
+    """The window is loaded again while a text is not saved."""
+
+    def round(self, number):
+        say(f"round {number}: the window is loaded again")
+        self.file = f"reload-{number}.ipynb"
+        self.opens(*(f"x = {number}" for number in range(3)))
+        self.types_in(self.ids[1], " # mine")
+        self.agent_is_refused()
+        # VS Code keeps unsaved texts in backups.
+        until(lambda: any("# mine" in each.read_text() for each in DATA.rglob("Backups/*/file/*")))
+        self.workbench.port.unlink()
+        self.page.reload()
+        nb("edit", self.file, self.ids[0], "agent = 1")
+        self.workbench.is_up()
+        until(lambda: record(self.file) == ["x = 1 # mine"])
+        expected = ["agent = 1", "x = 1 # mine", "x = 2"]
+        until(lambda: self.texts() == expected)
+        assert self.asks("return notebook.isDirty;")
+        self.agent_is_refused()
+        expect(self.page.get_by_text("changed these lines")).to_have_count(0)
+        until(lambda: self.enters(self.ids[1]))
+        self.saves(expected)
+
+    def agent_is_refused(self):
+        refused = agent_edits(self.ids[1], "agent = 1", self.file)
+        assert refused.returncode == 5, refused
+
+
+def git(*words, given=None):
+    """Runs git; what it prints."""
+    done = subprocess.run(["git", *words], input=given, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def printed(name, id):
     """What a cell has printed, in the file."""
     outputs = [output for cell in cells(name) if cell["id"] == id for output in cell["outputs"]]
@@ -512,9 +600,9 @@ def cells(name):
         return []
 
 
-def agent_edits(cell, text):
+def agent_edits(cell, text, notebook=NOTEBOOK):
     return subprocess.run(
-        [os.environ["NB_TEST_BINARY"], "edit", NOTEBOOK, str(cell), text],
+        [os.environ["NB_TEST_BINARY"], "edit", notebook, str(cell), text],
         capture_output=True, text=True, env={**os.environ, "NB_AS": "claude"},
     )  # fmt: skip
 

@@ -36,6 +36,11 @@ fn an_agents_run_and_its_edit_are_shown_and_interrupt_ends_the_run() {
 }
 
 #[test]
+fn cells_that_are_out_of_date_are_marked_if_the_setting_says_so() {
+    part(&World::opened(), "stale");
+}
+
+#[test]
 fn a_run_that_began_before_the_window_is_shown() {
     part(&World::opened(), "began_before");
 }

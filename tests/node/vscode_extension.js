@@ -98,7 +98,7 @@ const parts = {
     assert.equal(recorded.chosen[0].name, 'nb-shared');
     const kernel = editor.kernels.get(notebook.uri.fsPath);
     assert.equal(await kernel.run('print(agents)'), 'the agent was here\n');
-    await until('it is remembered', () => running.context.memory.get('nb.chosen')?.includes(String(notebook.uri)));
+    await until('it is remembered', () => running.context.memory.get(`nb.chosen ${notebook.uri}`));
 
     // No kernel yet: the extension does nothing by itself.
     nb('open', 'b.ipynb', '--no-kernel');
@@ -191,6 +191,34 @@ const parts = {
     assert(picks.some(it => /^ran cell 1 · "import time": (error|interrupted)$/.test(it.label)), JSON.stringify(picks));
     assert.deepEqual(recorded.revealed, [1, 0]);
     await until('the difference is shown', () => recorded.diffs.length === 2);
+    await end(running);
+  },
+
+  // With the setting, cells that are out of date are marked until they have run again.
+  async stale() {
+    cells('x = 1', 'y = x', 'z = 1', 'never = 1');
+    claude('exec', '-n', 't.ipynb', '0', '1', '2');
+    const running = activate();
+    const notebook = editor.open('t.ipynb');
+    claude('edit', 't.ipynb', '0', 'x = 2');
+    await mark(notebook, 0, 'claude edited this');
+    const marked = () => notebook.getCells().map(cell => editor.items(cell).find(it => it.text.endsWith('stale'))?.tooltip);
+    assert.deepEqual(marked(), [undefined, undefined, undefined, undefined]);
+
+    const sets = value => {
+      editor.settings.staleMarks = value;
+      editor.events.configuration.fire({ affectsConfiguration: name => name === 'nb.staleMarks' });
+    };
+    sets(true);
+    await until('two cells are stale', () => marked().filter(Boolean).length === 2);
+    const [first, second] = marked();
+    assert.equal(first, 'edited since it ran');
+    assert.match(second, /^\w+, which defines x, is stale$/);
+    nb('--as', 'human', 'exec', '-n', 't.ipynb', '0');
+    await until('the first one is not', () => !marked()[0] && marked()[1]);
+    sets(false);
+    await until('no mark', () => !marked().some(Boolean));
+    await status('idle');
     await end(running);
   },
 

@@ -99,7 +99,7 @@ class World {
     Object.assign(editor.settings, { autoSave, path: process.execPath, watches: false });
     this.notebook = editor.open(FILE);
     this.context = editor.context();
-    this.context.memory.set('nb.chosen', [String(this.notebook.uri)]);
+    this.context.memory.set(`nb.chosen ${this.notebook.uri}`, true);
     if (isActive) require(path.join(SOURCES, 'extension.js')).activate(this.context);
   }
 

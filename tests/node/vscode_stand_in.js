@@ -461,7 +461,10 @@ const vscode = {
   workspace: {
     get notebookDocuments() { return [...notebooks]; },
     get workspaceFolders() { return [{ uri: Uri.file(process.cwd()) }]; },
-    getConfiguration: () => ({ inspect: () => ({ globalValue: settings.path, workspaceValue: settings.workspace }) }),
+    getConfiguration: () => ({
+      inspect: () => ({ globalValue: settings.path, workspaceValue: settings.workspace }),
+      get: name => settings[name],
+    }),
     onDidOpenNotebookDocument: events.open.event,
     onWillSaveNotebookDocument: events.willSave.event,
     onDidSaveNotebookDocument: events.save.event,

@@ -1,12 +1,18 @@
 //! `nb live`: keeps the notebooks that an editor has open in step with their files.
 
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::Args;
+use tokio::sync::mpsc;
 
+use crate::api::caller::{Caller, CallerSettings};
 use crate::api::problem::Problem;
+use crate::api::{StaleReason, StaleWatch, WatchRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
+use crate::live::protocol::StaleMark;
 use crate::{editors, pages};
 
 /// Keep the notebooks that an editor has open in step with their files
@@ -30,9 +36,51 @@ impl Command for Live {
         let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
         let served = match self.pages {
             Some(kernel) => pages::watch(kernel, stdin, stdout).await,
-            None => editors::serve(stdin, stdout).await,
+            None => editors::serve(stdin, stdout, follow_stale).await,
         };
         served.map_err(|error| Problem::failed("speak with the editor", &error))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Tells which cells of a notebook have outputs that are out of date.
+fn follow_stale(
+    notebook: PathBuf,
+    lists: mpsc::Sender<Vec<StaleMark>>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        if watch_stale(notebook, &lists).await.is_err() {
+            // It is not known any more.
+            let _ = lists.send(Vec::new()).await;
+        }
+    })
+}
+
+async fn watch_stale(
+    notebook: PathBuf,
+    lists: &mpsc::Sender<Vec<StaleMark>>,
+) -> Result<(), Problem> {
+    let caller = Caller::of(CallerSettings {
+        working_dir: notebook.parent().unwrap_or(&notebook).to_owned(),
+        notebook: Some(notebook),
+        name: None,
+        on_terminal: false,
+        command: "nb".to_owned(),
+        progress: |_| {},
+        gets_json: false,
+        has_own_thread: false,
+    })?;
+    let mut watch = StaleWatch::begin(&caller, WatchRequest::default()).await?;
+    loop {
+        let stale = watch.next(&caller).await?.stale.into_iter();
+        // A cell that was not run shows that by itself: it has no count.
+        let shown = stale.filter(|it| it.stale.why != StaleReason::NotRun);
+        let cells = shown.map(|it| StaleMark {
+            cell: it.id,
+            why: it.stale.text,
+        });
+        if lists.send(cells.collect()).await.is_err() {
+            return Ok(());
+        }
     }
 }

@@ -46,7 +46,6 @@ pub struct AgentFile {
     /// `created`, `changed` or `removed`.
     pub change: &'static str,
     /// The lines that differ.
-    #[serde(skip)]
     pub lines: Vec<DiffLine>,
 }
 

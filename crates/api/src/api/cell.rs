@@ -55,7 +55,6 @@ pub struct CellAnswer {
     /// The cells.
     pub cells: Vec<ShownCell>,
     /// Why outputs could not be written to files.
-    #[serde(skip)]
     pub unwritten: Option<String>,
 }
 

@@ -74,7 +74,6 @@ pub struct DiffBefore {
     /// The cells whose earlier version is not known.
     pub unknown: Vec<String>,
     /// Why it is not known.
-    #[serde(skip)]
     pub why_unknown: &'static str,
 }
 

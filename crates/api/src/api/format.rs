@@ -41,7 +41,6 @@ pub struct FormatAnswer {
     /// Whether those that differed were written.
     pub written: bool,
     /// What could not be looked into, and why.
-    #[serde(skip)]
     pub faults: Vec<String>,
 }
 

@@ -85,7 +85,6 @@ pub struct StartedKernel {
     /// Why it is this one.
     pub why: String,
     /// The program that is started; a bare `python` is resolved.
-    #[serde(skip)]
     pub program: String,
 }
 

@@ -181,7 +181,6 @@ pub struct OpenedNotebook {
     #[serde(skip)]
     pub session: Session,
     /// Why front ends do not find the kernel yet.
-    #[serde(skip)]
     pub spec_problem: Option<Problem>,
 }
 

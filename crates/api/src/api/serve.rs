@@ -62,10 +62,9 @@ pub struct ServeAnswer {
     /// The extension for JupyterLab, if it was to be installed.
     pub jupyterlab: Option<JupyterlabAnswer>,
     /// The name that people see.
-    #[serde(skip)]
     pub display_name: String,
     /// Whether a kernel for the language is installed.
-    #[serde(skip)]
+    #[serde(rename = "kernel_installed")]
     pub is_known: bool,
 }
 

@@ -51,10 +51,10 @@ pub struct ShutdownAnswer {
     /// How long it took.
     pub took_ms: u64,
     /// Whether a kernel goes on running on its server.
-    #[serde(skip)]
+    #[serde(rename = "still_runs")]
     pub goes_on_there: bool,
     /// Whether `nb` had started the kernel.
-    #[serde(skip)]
+    #[serde(rename = "started_by_nb")]
     pub is_owned: bool,
 }
 

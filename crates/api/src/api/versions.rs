@@ -97,7 +97,6 @@ pub struct DeletedCell {
     #[serde(flatten)]
     pub cell: Deleted,
     /// Its first line; none where it is not kept any more.
-    #[serde(skip)]
     pub first_line: Option<String>,
 }
 

@@ -1,16 +1,18 @@
 //! Follows what happens to an open notebook: the events of its project, and its kernel.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::lifecycle::status::{present, status};
 use crate::live::LiveDocument;
 use crate::live::activity::{MARKED, Marks, cell_run};
-use crate::live::protocol::ActivityMessage;
+use crate::live::protocol::{ActivityMessage, StaleMark};
 use crate::project::event::{Event, EventFollower, EventKind, Position, Present, RunningExecution};
 use crate::project::{Project, Session};
 
@@ -20,22 +22,22 @@ const GATHERED: Duration = Duration::from_millis(20);
 /// How many events one report has at most.
 const MOST: usize = 1000;
 
+/// Follows which cells of a notebook are out of date, until the receiver is dropped: each list replaces the one before, and
+/// names cells by their ids.
+pub type FollowStale = fn(PathBuf, mpsc::Sender<Vec<StaleMark>>) -> BoxFuture<'static, ()>;
+
 /// What others do in a document, and what the editor was told of it.
 pub(super) struct DocumentActivity {
-    follower: JoinHandle<()>,
+    followers: JoinSet<()>,
     key: String,
     /// None before the first report.
     kernel: Option<KernelNow>,
     marks: Marks,
     /// When the next mark is old.
     marks_end: Option<Timestamp>,
+    /// None as long as nothing is known.
+    stale: Option<Vec<StaleMark>>,
     told: Vec<ActivityMessage>,
-}
-
-impl Drop for DocumentActivity {
-    fn drop(&mut self) {
-        self.follower.abort();
-    }
 }
 
 impl DocumentActivity {
@@ -47,20 +49,46 @@ impl DocumentActivity {
         reports: mpsc::Sender<Happened>,
     ) -> Self {
         Self {
-            follower: tokio::spawn(follow(project, key.clone(), doc, reports)),
+            followers: JoinSet::from_iter([follow(project, key.clone(), doc, reports)]),
             key,
             kernel: None,
             marks: Marks::default(),
             marks_end: None,
+            stale: None,
             told: Vec::new(),
         }
     }
 
+    /// Also follows which cells are out of date.
+    pub(super) fn follow_stale(
+        &mut self,
+        stale: impl Future<Output = ()> + Send + 'static,
+        mut lists: mpsc::Receiver<Vec<StaleMark>>,
+        doc: String,
+        reports: mpsc::Sender<Happened>,
+    ) {
+        self.followers.spawn(stale);
+        self.followers.spawn(async move {
+            while let Some(cells) = lists.recv().await {
+                let what = What::Stale(cells);
+                let doc = doc.clone();
+                if reports.send(Happened { doc, what }).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Takes in what has happened.
     pub(super) fn happened(&mut self, happened: Happened, live: &LiveDocument) {
-        self.kernel = Some(happened.kernel);
-        for event in &happened.events {
-            self.marks.event(event, &self.key, live);
+        match happened.what {
+            What::Events(events, kernel) => {
+                self.kernel = Some(kernel);
+                for event in &events {
+                    self.marks.event(event, &self.key, live);
+                }
+            }
+            What::Stale(cells) => self.stale = Some(cells),
         }
     }
 
@@ -76,7 +104,18 @@ impl DocumentActivity {
         };
         let now = Timestamp::now();
         let run = |run: &RunningExecution| cell_run(run, &self.key, live);
-        let present = vec![
+        let stale = self.stale.as_ref().map(|cells| {
+            let known = cells.iter().filter_map(|stale| {
+                Some(StaleMark {
+                    cell: live.cell_name(&stale.cell)?.to_owned(),
+                    why: stale.why.clone(),
+                })
+            });
+            ActivityMessage::Stale {
+                cells: known.collect(),
+            }
+        });
+        let mut present = vec![
             ActivityMessage::Activity {
                 kernel: kernel.is_up,
                 running: kernel.running.as_ref().map(run),
@@ -86,6 +125,7 @@ impl DocumentActivity {
                 cells: self.marks.shown(live, now),
             },
         ];
+        present.extend(stale);
         self.marks_end = self.marks.next_end(now);
         let is_new = |message: &&ActivityMessage| !self.told.contains(message);
         let news = present.iter().filter(is_new).cloned().collect();
@@ -111,10 +151,15 @@ impl DocumentActivity {
 #[derive(Debug)]
 pub(super) struct Happened {
     pub(super) doc: String,
-    /// The events of its kernel and its file, oldest first.
-    events: Vec<Event>,
-    /// What its kernel does now.
-    kernel: KernelNow,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// The events of its kernel and its file, oldest first, and what its kernel does now.
+    Events(Vec<Event>, KernelNow),
+    /// The cells that are out of date now.
+    Stale(Vec<StaleMark>),
 }
 
 /// What a kernel does.
@@ -143,8 +188,7 @@ async fn follow(project: Project, key: String, doc: String, reports: mpsc::Sende
         let kernel = followed.kernel(asks).await;
         let happened = Happened {
             doc: doc.clone(),
-            events,
-            kernel,
+            what: What::Events(events, kernel),
         };
         if reports.send(happened).await.is_err() {
             return;

@@ -57,6 +57,8 @@ pub(super) enum Ability {
     Activity,
     /// It shows what running cells have output so far.
     Output,
+    /// It shows which cells are out of date.
+    Stale,
     /// Its connection may lose lines of `nb`, and it says which ones it has received.
     Acknowledge,
     #[serde(other)]

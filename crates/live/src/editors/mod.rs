@@ -26,6 +26,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use self::actions::{Action, Ended, act};
+pub use self::activity::FollowStale;
 use self::activity::{DocumentActivity, Happened};
 use self::messages::{Ability, Answer, DocumentMessage, EditorLine, Incoming, read};
 use self::open_file::OpenFile;
@@ -64,13 +65,15 @@ const LONGEST_WRITE: Duration = Duration::from_secs(10);
 /// How long `nb` asks for nothing while the editor writes the file.
 const LONGEST_SAVE: Duration = Duration::from_secs(5);
 
-/// Serves an editor until it closes its output.
+/// Serves an editor until it closes its output. `follow_stale` finds out which cells of its notebooks are out of date, if it
+/// shows that.
 ///
 /// # Errors
 /// The editor reads nothing any more, or sends a line that is too long.
 pub async fn serve(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
+    follow_stale: FollowStale,
 ) -> io::Result<()> {
     let (changes, mut changed) = mpsc::channel(MOST_DOCUMENTS);
     let (reports, mut reported) = mpsc::channel(1);
@@ -84,6 +87,8 @@ pub async fn serve(
         can_change: false,
         shows_activity: false,
         shows_output: false,
+        shows_stale: false,
+        follow_stale,
         documents: HashMap::new(),
         records: Records::default(),
         actions,
@@ -136,6 +141,9 @@ struct Editor<W> {
     shows_activity: bool,
     /// Whether it shows what running cells have output so far, too.
     shows_output: bool,
+    /// Whether it shows which cells are out of date, too.
+    shows_stale: bool,
+    follow_stale: FollowStale,
     documents: HashMap<String, OpenDocument>,
     records: Records,
     /// What the person has asked for.
@@ -286,6 +294,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
                 self.can_change = can.contains(&Ability::Change);
                 self.shows_activity = can.contains(&Ability::Activity);
                 self.shows_output = can.contains(&Ability::Output);
+                self.shows_stale = can.contains(&Ability::Stale);
                 if can.contains(&Ability::Acknowledge) {
                     self.out.number();
                 }
@@ -340,7 +349,14 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         ));
         let activity = self.shows_activity.then(|| {
             let (project, key) = (file.project().clone(), file.key().to_owned());
-            DocumentActivity::follow(project, key, doc.to_owned(), self.reports.clone())
+            let (doc, reports) = (doc.to_owned(), self.reports.clone());
+            let mut activity = DocumentActivity::follow(project, key, doc.clone(), reports.clone());
+            if self.shows_stale {
+                let (lists, received) = mpsc::channel(1);
+                let stale = (self.follow_stale)(file.real_path().to_owned(), lists);
+                activity.follow_stale(stale, received, doc, reports);
+            }
+            activity
         });
         let document = OpenDocument {
             file,

@@ -1,14 +1,21 @@
 //! The example of `docs/live.md`, line by line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
 
 use super::serve;
+use crate::live::protocol::StaleMark;
 use crate::project::Project;
 
 const DOC: &str = include_str!("../../../../docs/live.md");
+
+fn knows_no_stale(_: PathBuf, _: mpsc::Sender<Vec<StaleMark>>) -> BoxFuture<'static, ()> {
+    Box::pin(async {})
+}
 
 /// The path of the notebook in the example.
 const NOTEBOOK: &str = "/home/ada/train.ipynb";
@@ -50,7 +57,7 @@ async fn the_example_of_the_page_is_what_happens() {
     Project::for_notebook(&path).unwrap();
     let (mut editor, input) = tokio::io::duplex(1 << 20);
     let (output, answers) = tokio::io::duplex(1 << 20);
-    let served = tokio::spawn(serve(input, output));
+    let served = tokio::spawn(serve(input, output, knows_no_stale));
     let mut answers = BufReader::new(answers).lines();
     let example = DOC.split("## An example").nth(1).unwrap();
     let example = example.split("```").nth(1).unwrap();
@@ -95,7 +102,7 @@ async fn a_notebook_outside_every_project_is_refused_and_no_folder_is_made() {
     write(&path, ["x = 1", "y = 1"]);
     let (mut editor, input) = tokio::io::duplex(1 << 20);
     let (output, answers) = tokio::io::duplex(1 << 20);
-    let served = tokio::spawn(serve(input, output));
+    let served = tokio::spawn(serve(input, output, knows_no_stale));
     let open = json!({"type": "open", "doc": "1", "notebook": path, "cells": [], "dirty": false});
     editor
         .write_all(format!("{open}\n").as_bytes())
@@ -133,7 +140,7 @@ async fn an_editor_is_told_what_agents_did_before_and_while_it_is_open() {
     );
     let (mut editor, input) = tokio::io::duplex(1 << 20);
     let (output, answers) = tokio::io::duplex(1 << 20);
-    let served = tokio::spawn(serve(input, output));
+    let served = tokio::spawn(serve(input, output, knows_no_stale));
     let mut answers = BufReader::new(answers).lines();
     let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
     let cells = cells.map(
@@ -168,6 +175,57 @@ async fn an_editor_is_told_what_agents_did_before_and_while_it_is_open() {
         .await
         .unwrap();
     assert_eq!(marks().await, [r#""b" "ran""#]);
+    drop(editor);
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_editor_that_shows_it_is_told_which_cells_are_out_of_date() {
+    fn knows_stale(
+        notebook: PathBuf,
+        lists: mpsc::Sender<Vec<StaleMark>>,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            assert_eq!(notebook.file_name().unwrap(), "train.ipynb");
+            let stale = |cell: &str| StaleMark {
+                cell: cell.to_owned(),
+                why: format!("{cell} was edited"),
+            };
+            // One of them the editor does not have.
+            for list in [vec![stale("c1"), stale("c7")], vec![]] {
+                lists.send(list).await.unwrap();
+            }
+        })
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("train.ipynb");
+    write(&path, ["x = 1", "y = 1"]);
+    Project::for_notebook(&path).unwrap();
+    let (mut editor, input) = tokio::io::duplex(1 << 20);
+    let (output, answers) = tokio::io::duplex(1 << 20);
+    let served = tokio::spawn(serve(input, output, knows_stale));
+    let mut answers = BufReader::new(answers).lines();
+    let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
+    let cells = cells.map(
+        |(cell, id, source)| json!({"cell": cell, "id": id, "cell_type": "code", "source": source}),
+    );
+    for message in [
+        json!({"type": "initialize", "editor": "e", "can": ["activity", "stale"]}),
+        json!({"type": "open", "doc": "1", "notebook": path, "cells": cells, "dirty": false}),
+    ] {
+        let line = format!("{message}\n");
+        editor.write_all(line.as_bytes()).await.unwrap();
+    }
+    for expected in [json!([{"cell": "b", "why": "c1 was edited"}]), json!([])] {
+        let stale = loop {
+            let line = answers.next_line().await.unwrap().unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["type"] == "stale" {
+                break message;
+            }
+        };
+        assert_eq!(stale["cells"], expected);
+    }
     drop(editor);
     served.await.unwrap().unwrap();
 }

@@ -267,6 +267,21 @@ pub enum ActivityMessage {
         /// The cells, each once.
         cells: Vec<CellMark>,
     },
+    /// Which cells have outputs that are out of date, for an editor that shows it. Sent when it changes.
+    Stale {
+        /// The cells, in their order.
+        cells: Vec<StaleMark>,
+    },
+}
+
+/// A cell whose outputs are out of date.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StaleMark {
+    /// The cell: in [`ActivityMessage::Stale`] the editor's name of it, before that its id in the file.
+    pub cell: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// A cell, or other code, that the kernel runs or that waits for it.

@@ -11,8 +11,9 @@
  *   edit?: string, before?: string }} Mark
  *
  * What is known of one document. `kernel` says whether it has one that a front end can use, `idleAt` when a request last
- * ended, in milliseconds.
- * @typedef {{ kernel: boolean, running?: Run, waiting: Run[], idleAt: number, marks: Map<string, Mark> }} Known
+ * ended, in milliseconds, `stale` why cells are out of date.
+ * @typedef {{ kernel: boolean, running?: Run, waiting: Run[], idleAt: number, marks: Map<string, Mark>,
+ *   stale: Map<string, { why: string }> }} Known
  */
 
 class Activity {
@@ -23,14 +24,16 @@ class Activity {
 
   /** Takes in what `nb` tells; false for what is nothing of this. @param {string} doc @param {any} message @param {number} now */
   tell(doc, message, now) {
-    if (message.type !== 'activity' && message.type !== 'marks') return false;
-    const known = this.known.get(doc) ?? { kernel: false, running: undefined, waiting: [], idleAt: 0, marks: new Map() };
+    if (!['activity', 'marks', 'stale'].includes(message.type)) return false;
+    const none = { kernel: false, running: undefined, waiting: [], idleAt: 0, marks: new Map(), stale: new Map() };
+    const known = this.known.get(doc) ?? none;
     this.known.set(doc, known);
-    if (message.type === 'marks') {
-      known.marks = new Map(message.cells.map((/** @type {Mark} */ mark) => [mark.cell, mark]));
-    } else {
+    if (message.type === 'activity') {
       if (known.running && !message.running) known.idleAt = now;
       Object.assign(known, { kernel: message.kernel, running: message.running ?? undefined, waiting: message.waiting });
+    } else {
+      const byCell = new Map(message.cells.map((/** @type {any} */ each) => [each.cell, each]));
+      Object.assign(known, { [message.type]: byCell });
     }
     return true;
   }

@@ -4,6 +4,7 @@
 const crypto = require('node:crypto');
 const fs = require('node:fs');
 const os = require('node:os');
+const { setTimeout: sleep } = require('node:timers/promises');
 const vscode = require('vscode');
 const { Activity } = require('./activity');
 const { difference, idOf, languageOf, stays, textOf, typeOf } = require('./cells');
@@ -44,6 +45,7 @@ class Editor {
    * @param {{
    *   memory: vscode.Memento,
    *   program: () => string | undefined,
+   *   showsStale: () => boolean,
    *   activity: () => void,
    *   marks: () => void,
    *   says: (text: string) => void,
@@ -154,9 +156,17 @@ class Editor {
     this.live?.open(doc);
     this.live ??= new Live(
       listener => new Process(program, ['live', '--stdio'], os.homedir(), listener),
-      { editor: 'VS Code', can: ['change', 'activity'] },
+      { editor: 'VS Code', can: ['change', 'activity', ...(this.host.showsStale() ? ['stale'] : [])] },
       this,
     ).start();
+  }
+
+  /** Ends `nb live`. The notebooks are to be opened again. */
+  ends() {
+    this.live?.stop();
+    this.live = undefined;
+    this.open.clear();
+    this.lost();
   }
 
   /** @param {vscode.TextDocument} document */
@@ -600,9 +610,6 @@ const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');
 
 /** @param {number} at */
 const rangeOf = at => new vscode.NotebookRange(at, at + 1);
-
-/** @param {number} ms */
-const sleep = ms => new Promise(resolve => { setTimeout(resolve, ms); });
 
 /** @param {string} text @param {number} offset */
 function positionIn(text, offset) {

@@ -12,12 +12,6 @@ const { Editor, docOf } = require('./editor');
 const { find, projectOf, run } = require('./nb');
 const { changedLines, duration, logLine, nameOf, plain, time, waits, what, whatWhole, who } = require('./words');
 
-/**
- * What the Jupyter extension exports. It is not in the published types.
- * @typedef {{ ready?: Promise<void>, openNotebook: (uri: vscode.Uri, kernelId: string) => Promise<unknown> }} JupyterApi
- */
-
-const JUPYTER = 'ms-toolsai.jupyter';
 const VIEW = 'jupyter-notebook';
 
 // How long the Jupyter extension may take to find the kernelspec, and the pause between two tries, in milliseconds.
@@ -35,10 +29,6 @@ const CHOICES = {
   mine: 'Keep your text', theirs: 'Take the text of the file',
   both: 'Keep both: yours, then the other', difference: 'Show the difference',
 };
-
-// The key under which the window remembers the notebooks whose kernel it has chosen, and how many.
-const CHOSEN = 'nb.chosen';
-const MOST_CHOSEN = 1000;
 
 class Extension {
   /** @param {vscode.ExtensionContext} context */
@@ -62,6 +52,7 @@ class Extension {
     this.editor = new Editor({
       memory: context.workspaceState,
       program: () => this.program(),
+      showsStale: () => Boolean(vscode.workspace.getConfiguration('nb').get('staleMarks')),
       activity: () => this.changed(),
       marks: () => this.marks.fire(),
       says: text => this.says(text),
@@ -81,6 +72,10 @@ class Extension {
       }),
       vscode.window.onDidChangeActiveNotebookEditor(() => this.looksAtNotebook()),
       vscode.workspace.onDidOpenNotebookDocument(notebook => this.opens(notebook)),
+      vscode.workspace.onDidChangeConfiguration(event => {
+        if (event.affectsConfiguration('nb.staleMarks')) this.editor.ends();
+        this.looks();
+      }),
     );
     this.looks();
   }
@@ -130,7 +125,6 @@ class Extension {
   /** The notebook that the person looks at, if it is in a project. */
   active() {
     const notebook = vscode.window.activeNotebookEditor?.notebook;
-    if (notebook) this.opens(notebook);
     return notebook && this.editor.open.has(docOf(notebook)) ? { notebook, doc: docOf(notebook) } : undefined;
   }
 
@@ -177,11 +171,10 @@ class Extension {
   /** What an agent does or did to a cell, and what the person can choose there. @param {vscode.NotebookCell} cell */
   marksOf(cell) {
     const { Left, Right } = vscode.NotebookCellStatusBarAlignment;
-    /** @param {string} text @param {string} command @param {string} tooltip */
+    /** @param {string} text @param {string | undefined} command @param {string} tooltip */
     const item = (text, command, tooltip, side = Right) => {
-      const made = new vscode.NotebookCellStatusBarItem(text, side);
-      made.command = { title: tooltip, command, arguments: [cell] };
-      made.tooltip = tooltip;
+      const made = Object.assign(new vscode.NotebookCellStatusBarItem(text, side), { tooltip });
+      if (command) made.command = { title: tooltip, command, arguments: [cell] };
       return made;
     };
     const conflict = this.editor.conflictOf(cell);
@@ -200,9 +193,11 @@ class Extension {
       return [item(`$(sync~spin) ${who(run.by)} runs this · ${time(run.since)}`, 'nb.interrupt', 'Interrupt')];
     }
     const mark = this.editor.markOf(cell);
-    if (!mark) return [];
+    const stale = this.editor.activity.known.get(docOf(cell.notebook))?.stale.get(this.editor.name(cell));
+    const marks = stale ? [item('$(history) stale', undefined, plain(stale.why))] : [];
+    if (!mark) return marks;
     const text = `$(sparkle) ${who(mark.by)} ${mark.what} this · ${time(mark.at)}`;
-    const marks = [item(text, 'nb.log', 'What did the agent do')];
+    marks.push(item(text, 'nb.log', 'What did the agent do'));
     if (mark.before) marks.push(item('difference', 'nb.compare', 'Compare with the text before'));
     if (mark.edit) marks.push(item('undo', 'nb.undo', 'Take this edit back'));
     return marks;
@@ -214,8 +209,8 @@ class Extension {
   async chooseOnce() {
     const active = this.active();
     if (!active || !this.editor.activity.hasKernel(active.doc)) return;
-    const uri = String(active.notebook.uri);
-    if (this.chosen().includes(uri) || this.choosing.has(uri)) return;
+    const uri = active.doc;
+    if (this.context.workspaceState.get(`nb.chosen ${uri}`) || this.choosing.has(uri)) return;
     try {
       await this.choose(active.notebook);
     } catch (error) {
@@ -234,27 +229,22 @@ class Extension {
     this.choosing.set(uri, choice);
     try {
       const isDone = await choice;
-      const others = this.chosen().filter(each => each !== uri);
-      if (isDone) await this.context.workspaceState.update(CHOSEN, [...others, uri].slice(-MOST_CHOSEN));
+      if (isDone) await this.context.workspaceState.update(`nb.chosen ${uri}`, true);
       return isDone;
     } finally {
       this.choosing.delete(uri);
     }
   }
 
-  /** The notebooks whose kernel was chosen in this window. @returns {string[]} */
-  chosen() {
-    return this.context.workspaceState.get(CHOSEN, []);
-  }
-
   /** @param {vscode.NotebookDocument} notebook */
   async chooseNow(notebook) {
     const program = this.program();
-    const jupyter = vscode.extensions.getExtension(JUPYTER);
+    const jupyter = vscode.extensions.getExtension('ms-toolsai.jupyter');
     if (!program || !jupyter) throw new Error(`${program ? 'the Jupyter extension' : 'nb'} is not installed`);
     const words = ['serve', `--language=${languageOf(notebook.metadata)}`];
     const { vscode_kernel: id } = await run(program, words, path.dirname(notebook.uri.fsPath));
-    const api = /** @type {JupyterApi} */ (await jupyter.activate());
+    /** @type {{ ready?: Promise<void>, openNotebook: (uri: vscode.Uri, kernelId: string) => Promise<unknown> }} */
+    const api = await jupyter.activate();
     await api.ready;
     const end = Date.now() + FINDS;
     for (;;) {
