@@ -313,6 +313,7 @@ class Switches(Together):
         expected = ["x = 0", "other = 1", "x = 2 # mine", "x = 4", "new = 1"]
         until(lambda: self.texts() == expected)
         self.saves(expected)
+        nb("cell", self.file, 0, 1, 2, 3, 4)
         nb("restore", self.file, self.ids[1])
         expected[1] = "x = 1"
         until(lambda: self.texts() == expected and self.asks("return !notebook.isDirty;"))
@@ -360,7 +361,8 @@ class Reload(Switches):
         self.types_in(self.ids[1], " # mine")
         self.agent_is_refused()
         # VS Code keeps unsaved texts in backups.
-        until(lambda: any("# mine" in each.read_text() for each in DATA.rglob("Backups/*/file/*")))
+        backups = lambda: DATA.rglob("Backups/*/*/*")
+        until(lambda: any(each.is_file() and "# mine" in each.read_text() for each in backups()))
         self.workbench.port.unlink()
         self.page.reload()
         nb("edit", self.file, self.ids[0], "agent = 1")

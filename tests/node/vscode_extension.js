@@ -3,6 +3,7 @@
 
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
@@ -465,7 +466,7 @@ const parts = {
     await end(running);
   },
 
-  // Unsaved text stays the person's when `nb live` was killed, and when the window is loaded again: the file has not changed.
+  // Unsaved text stays the person's when `nb live` was killed, and when the window is loaded again.
   async restores() {
     const [, second] = cells('x = 1', 'y = 1');
     const running = activate();
@@ -486,9 +487,16 @@ const parts = {
     process.kill(pid, 'SIGKILL');
     await until('another process follows', () => live.child && live.child.pid !== pid && live.failures === 0);
     await gets('y = 2');
+    // The window is loaded again; meanwhile an agent edits.
+    const closed = once(live.child, 'close');
     for (const each of running.context.subscriptions.splice(0)) each.dispose();
+    await closed;
+    [notebook.isDirty, notebook.isRestored] = [false, true];
+    claude('edit', 't.ipynb', second, 'y = 3');
     require(path.join(SOURCES, 'extension.js')).activate(running.context);
-    await gets('y = 3');
+    await until('the edit is there', () => notebook.getCells()[1].text === 'y = 3');
+    assert.equal(notebook.getCells()[0].text, 'x = 2');
+    await gets('y = 4');
     await end(running);
   },
 

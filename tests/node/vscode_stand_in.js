@@ -165,6 +165,7 @@ class Notebook {
     // What the extension is told, a little after the editor itself knows it.
     this.isDirty = false;
     this.hasChanges = false;
+    this.isRestored = false;
     this.cells = [];
     // The person's requests: 'waits' or 'runs', by cell.
     this.requests = new Map();
@@ -441,6 +442,10 @@ const vscode = {
     onDidChangeActiveTextEditor: events.text.event,
     onDidChangeTextEditorSelection: events.cursor.event,
     onDidChangeNotebookEditorSelection: events.selection.event,
+    // Of a notebook that was restored with unsaved changes, only its tab says that it has some.
+    get tabGroups() {
+      return { all: [{ tabs: notebooks.map(each => ({ isDirty: each.isDirty || each.isRestored, input: { uri: each.uri } })) }] };
+    },
     createOutputChannel: () => ({ appendLine: text => { recorded.output.push(text); changed(); }, dispose() {} }),
     createStatusBarItem: id => {
       const name = id.replace('nb.', '');

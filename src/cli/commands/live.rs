@@ -12,8 +12,8 @@ use crate::api::problem::Problem;
 use crate::api::{StaleReason, StaleWatch, WatchRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
-use crate::live::protocol::StaleMark;
-use crate::{editors, pages};
+use crate::editors::{self, StaleMark};
+use crate::pages;
 
 /// Keep the notebooks that an editor has open in step with their files
 ///

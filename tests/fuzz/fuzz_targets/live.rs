@@ -18,6 +18,7 @@ type CellBytes = (u8, u8, u8);
 #[derive(Arbitrary, Debug)]
 struct Case<'a> {
     file: Vec<(u8, u8)>,
+    earlier: Vec<(u8, u8)>,
     opened: Opened,
     messages: Vec<Message<'a>>,
 }
@@ -66,6 +67,7 @@ fn opened(Opened(all, dirty, room, synced): &Opened) -> OpenedDocument {
         dirty: *dirty,
         room: *room,
         synced: synced.map(|it| it.to_string()),
+        revision: None,
     }
 }
 
@@ -92,7 +94,9 @@ fn file(cells: &[(u8, u8)], number: usize) -> FileSnapshot {
 
 fuzz_target!(|case: Case<'_>| {
     let before = file(&case.file, 0);
-    let Ok(mut live) = LiveDocument::open(&opened(&case.opened), before, true) else {
+    let earlier = case.earlier.iter().map(|(id, text)| (pick(&NAMES, *id), pick(&TEXTS, *text)));
+    let earlier = earlier.map(|(id, text)| (id.to_owned(), text.to_owned())).collect();
+    let Ok(mut live) = LiveDocument::open(&opened(&case.opened), before, &earlier, true) else {
         return;
     };
     for (number, message) in case.messages.iter().enumerate() {

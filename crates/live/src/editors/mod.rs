@@ -37,6 +37,7 @@ use self::writers::{FromWriter, Proposed, WriterSocket};
 use crate::activity::jupyter_server::notebook_of_server;
 use crate::editing::transaction::ProposalAnswer;
 use crate::kernel::variables::ProcessVariables;
+pub use crate::live::protocol::StaleMark;
 use crate::live::protocol::{
     ActivityMessage, EditorEvent, EditorRequest, OpenedDocument, PROTOCOL,
 };

@@ -1,10 +1,12 @@
 //! A notebook's file, as it is read for an editor that has it open.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::editing::history;
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::transaction::stamp;
 use crate::editing::view;
@@ -68,7 +70,11 @@ impl OpenFile {
             };
             let modified = modified(&file);
             let (stamp, by) = (version.stamp.clone(), version.by.clone());
-            let live = LiveDocument::open(&document, version, can_change);
+            let earlier = match document.synced.as_ref().is_some_and(|it| *it != stamp) {
+                true => earlier_texts(&file, &version.document, document.revision.as_deref()),
+                false => HashMap::new(),
+            };
+            let live = LiveDocument::open(&document, version, &earlier, can_change);
             let live = live.map_err(|error| error.to_string())?;
             Ok(Self {
                 file,
@@ -84,12 +90,17 @@ impl OpenFile {
         opened.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Adds to a message about the file's version when that was written.
+    /// Adds to a message about the file's version when that was written, and its revision.
     pub(super) fn date(&self, request: &mut EditorRequest) {
-        if let EditorRequest::Synced { stamp, modified } = request
+        if let EditorRequest::Synced {
+            stamp,
+            modified,
+            revision,
+        } = request
             && *stamp == self.stamp
         {
             *modified = self.modified;
+            *revision = Some(self.live.revision().to_string());
         }
     }
 
@@ -236,6 +247,30 @@ impl OpenFile {
             cells,
         }
     }
+}
+
+/// Returns the texts that a notebook's cells had at an earlier revision, by their ids, as far as they are kept.
+fn earlier_texts(
+    file: &NotebookFile,
+    document: &Document,
+    revision: Option<&str>,
+) -> HashMap<String, String> {
+    let revision = revision.and_then(|revision| revision.parse::<Revision>().ok());
+    let earlier = revision.and_then(|revision| history::manifest_at(file, revision));
+    let now: HashMap<_, _> = document
+        .cells()
+        .iter()
+        .map(|cell| (cell.id(), cell))
+        .collect();
+    let text = |(id, revision): (String, Revision)| {
+        let same = now.get(&*id).filter(|cell| cell.revision() == revision);
+        let text = match same {
+            Some(cell) => cell.source().into_owned(),
+            None => history::version_source(file, revision)?,
+        };
+        Some((id, text))
+    };
+    earlier.into_iter().flatten().filter_map(text).collect()
 }
 
 /// Returns when a notebook was written last.

@@ -44,6 +44,7 @@ fn without_stamp(line: &str) -> Value {
     }
     if let Some(fields) = message.as_object_mut() {
         fields.remove("modified");
+        fields.remove("revision");
     }
     message
 }

@@ -230,7 +230,7 @@ mod tests {
             cells: cells.collect(),
             ..OpenedDocument::default()
         };
-        LiveDocument::open(&opened, file, true).unwrap()
+        LiveDocument::open(&opened, file, &HashMap::new(), true).unwrap()
     }
 
     fn at(minute: i64) -> Timestamp {

@@ -42,6 +42,10 @@ pub struct OpenedDocument {
     /// `nb`. If the file still has it, all that differs from the file is the person's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synced: Option<String>,
+    /// The revision in that [`EditorRequest::Synced`]. If the file is another one by now, it is known what others have
+    /// changed since, as far as the notebook's history has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// What an editor reports about one document.
@@ -230,6 +234,9 @@ pub enum EditorRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(test, schemars(with = "Option<String>"))]
         modified: Option<Timestamp>,
+        /// The file's revision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revision: Option<String>,
     },
     /// Report all cells once more: a message named a cell that `nb` does not know.
     Reopen,

@@ -30,6 +30,7 @@ class Tab {
     this.page = page;
     this.doc = '1';
     this.longestWait = 5000;
+    this.open = new Map([[this.doc, panel]]);
     this.stamps = new Map();
     this.activity = new Activity();
     /** @type {Map<string, { by: string, theirs: string }>} */
@@ -94,10 +95,6 @@ class Tab {
   }
 
   // ---- What is reported
-
-  documents() {
-    return [this.doc];
-  }
 
   get notebook() {
     return this.context.model.sharedModel;

@@ -38,11 +38,6 @@ class Activity {
     return true;
   }
 
-  /** @param {string} doc */
-  hasKernel(doc) {
-    return this.known.get(doc)?.kernel ?? false;
-  }
-
   /** What runs in the document, or in any one if none is named, and what waits for it. @param {string} [doc] */
   runs(doc) {
     const all = doc === undefined ? [...this.known] : [[doc, this.known.get(doc)]];

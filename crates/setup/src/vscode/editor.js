@@ -61,7 +61,7 @@ class Editor {
     // Also for a window that is loaded again with unsaved texts.
     this.stamps = {
       get: (/** @type {string} */ doc) => host.memory.get(`nb.synced ${doc}`),
-      set: (/** @type {string} */ doc, /** @type {string} */ stamp) => void host.memory.update(`nb.synced ${doc}`, stamp),
+      set: (/** @type {string} */ doc, /** @type {object} */ stamp) => void host.memory.update(`nb.synced ${doc}`, stamp),
     };
     /** @type {Live | undefined} */
     this.live = undefined;
@@ -80,6 +80,8 @@ class Editor {
     this.again = undefined;
     /** @type {Set<string>} documents that had no unsaved changes before `nb` changed them */
     this.clean = new Set();
+    /** @type {Set<string>} documents of which VS Code does not say yet whether it has restored unsaved changes */
+    this.restored = new Set();
     /** @type {Map<string, string>} the stamps with which saves began that have not ended, or were refused; '' for none */
     this.unended = new Map();
     /** @type {Map<string, Map<string, Conflict>>} */
@@ -153,6 +155,7 @@ class Editor {
     const program = this.host.program();
     if (this.open.has(doc) || !program) return;
     this.open.set(doc, notebook);
+    if (this.stamps.get(doc)) this.restored.add(doc);
     this.live?.open(doc);
     this.live ??= new Live(
       listener => new Process(program, ['live', '--stdio'], os.homedir(), listener),
@@ -211,10 +214,6 @@ class Editor {
     this.host.activity();
   }
 
-  documents() {
-    return [...this.open.keys()];
-  }
-
   /** The person has changed something. @param {string} doc */
   changed(doc) {
     this.clean.delete(doc);
@@ -226,7 +225,7 @@ class Editor {
     if (!notebook) return undefined;
     const cells = notebook.getCells().map(cell => (
       { cell: this.name(cell), id: idOf(ownOf(cell)), cell_type: typeOf(cell), source: textOf(cell) }));
-    return { notebook: notebook.uri.fsPath, cells, dirty: notebook.isDirty };
+    return { notebook: notebook.uri.fsPath, cells, dirty: this.restored.delete(doc) || isDirty(notebook) };
   }
 
   /** @param {vscode.NotebookCell} cell */
@@ -247,7 +246,7 @@ class Editor {
   async request(doc, message) {
     const notebook = this.open.get(doc);
     if (!notebook || notebook.isClosed) return REFUSED;
-    if (!notebook.isDirty) this.clean.add(doc);
+    if (!isDirty(notebook)) this.clean.add(doc);
     const request = { doc, notebook, cell: this.cellOf(doc, message.cell), message };
     const type = ['set', 'insert', 'remove', 'order', 'metadata', 'outputs'].find(each => each === message.type);
     return type ? this[/** @type {'set'} */ (type)](request) : REFUSED;
@@ -604,6 +603,12 @@ class Editor {
 
 /** @param {vscode.NotebookDocument} notebook */
 const docOf = notebook => String(notebook.uri);
+
+/** Whether it has unsaved changes. Of one restored with some, only its tab says so. @param {vscode.NotebookDocument} notebook */
+function isDirty({ isDirty: isKnown, uri }) {
+  const isOf = (/** @type {any} */ { uri: its }) => String(its) === String(uri);
+  return isKnown || vscode.window.tabGroups.all.some(({ tabs }) => tabs.some(tab => tab.isDirty && isOf(tab.input ?? {})));
+}
 
 /** @param {string | Uint8Array} bytes */
 const hash = bytes => crypto.createHash('sha256').update(bytes).digest('hex');

@@ -18,9 +18,6 @@ const VIEW = 'jupyter-notebook';
 const FINDS = 30_000;
 const TRY = 500;
 
-// The pause between two looks, in milliseconds.
-const SECOND = 1000;
-
 const NO_PROGRAM = 'the program nb was not found. Run "nb serve --vscode" in a shell that has it, or set its path.';
 const SET_PATH = 'Set nb.path';
 
@@ -47,7 +44,7 @@ class Extension {
     this.isDisposed = false;
     this.hasAsked = false;
     // A person may open a notebook first, and then run `nb open`, in this folder or above it, or set the program.
-    this.clock = setInterval(() => this.looks(), SECOND);
+    this.clock = setInterval(() => this.looks(), 1000);
     this.clock.unref();
     this.editor = new Editor({
       memory: context.workspaceState,
@@ -162,7 +159,7 @@ class Extension {
       return this.stop.show();
     }
     this.stop.hide();
-    if (!active || !this.editor.activity.hasKernel(active.doc)) return this.item.hide();
+    if (!active || !this.editor.activity.known.get(active.doc)?.kernel) return this.item.hide();
     const tooltip = 'nb: the shared kernel of this notebook is idle. Click to see what agents did.';
     Object.assign(this.item, { text: '$(circle-outline) nb: idle', tooltip, command: 'nb.log' });
     return this.item.show();
@@ -208,7 +205,7 @@ class Extension {
   /** Chooses the shared kernel for the notebook in view, once: what the person chooses later stays. */
   async chooseOnce() {
     const active = this.active();
-    if (!active || !this.editor.activity.hasKernel(active.doc)) return;
+    if (!active || !this.editor.activity.known.get(active.doc)?.kernel) return;
     const uri = active.doc;
     if (this.context.workspaceState.get(`nb.chosen ${uri}`) || this.choosing.has(uri)) return;
     try {

@@ -14,6 +14,7 @@ const UNKNOWN_COMMAND = 2;
 /**
  * @typedef {{ cell: string, id?: string, cell_type: 'code' | 'markdown' | 'raw', source: string }} Cell
  * @typedef {{ notebook: string, cells: Cell[], dirty: boolean, room?: boolean }} OpenDocument `room`: a server writes the file
+ * @typedef {{ synced: string, revision?: string }} Stamp which version of the file a document had
  * @typedef {{ applied: true } | { applied: false, source?: string }} Answer `source` is the text that the cell has
  */
 
@@ -31,8 +32,8 @@ const UNKNOWN_COMMAND = 2;
  * `synced`, for the next `nb live`.
  * @typedef {object} Host
  * @property {number} longestWait
- * @property {{ get: (doc: string) => string | undefined, set: (doc: string, stamp: string) => void }} stamps
- * @property {() => string[]} documents
+ * @property {{ get: (doc: string) => Stamp | undefined, set: (doc: string, stamp: Stamp) => void }} stamps
+ * @property {Map<string, unknown>} open the documents
  * @property {(doc: string) => OpenDocument | undefined} describe
  * @property {(doc: string, message: any) => Promise<Answer>} request
  * @property {(doc: string, message: any) => void} tell
@@ -98,7 +99,7 @@ class Live {
     this.connection = connect({
       begun: () => {
         this.connection.send({ type: 'initialize', ...about });
-        for (const doc of host.documents()) this.open(doc);
+        for (const doc of host.open.keys()) this.open(doc);
       },
       message: message => this.take(message),
       ended: (why, code) => {
@@ -133,7 +134,7 @@ class Live {
 
   /** @param {string} doc @param {Known} known @param {any} message */
   async does(doc, known, message) {
-    if (message.type === 'synced') this.host.stamps.set(doc, message.stamp);
+    if (message.type === 'synced') this.host.stamps.set(doc, { synced: message.stamp, revision: message.revision });
     if (message.type === 'reopen') {
       this.open(doc);
     } else if (message.seq !== undefined) {
@@ -195,7 +196,7 @@ class Live {
     clearTimeout(known.timer);
     known.isDue = false;
     known.has(open.cells);
-    this.connection.send({ type: 'open', doc, ...open, synced: this.host.stamps.get(doc) });
+    this.connection.send({ type: 'open', doc, ...open, ...this.host.stamps.get(doc) });
   }
 
   /** A document has changed: by the person, by a request, or since the editor has loaded the file. @param {string} doc */

@@ -19,7 +19,9 @@ use super::editor_cells::{CellNames, insert, with_cells};
 use super::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
 #[cfg(test)]
 use super::tests::reached;
-use crate::notebook::{Cell, Conflict, Document, DocumentEditError, NewCell, merge, unite_texts};
+use crate::notebook::{
+    Cell, Conflict, Document, DocumentEditError, NewCell, Revision, merge, unite_texts,
+};
 use crate::project::live_editor::StoredInRoom;
 
 /// How many texts of a cell are known by which a save of the editor is recognised, at most.
@@ -163,14 +165,16 @@ struct Choice {
 }
 
 impl LiveDocument {
-    /// Makes the record of a document that an editor has opened. `can_change` says whether the editor can do what
-    /// requests ask for; otherwise its texts are known, and it gets none.
+    /// Makes the record of a document that an editor has opened. `earlier` are the texts of the file's version that the editor
+    /// was synced with last, by the cells' ids; it is empty if they are not known. `can_change` says whether the editor can
+    /// do what requests ask for; otherwise its texts are known, and it gets none.
     ///
     /// # Errors
     /// The notebook is of a format that `nb` does not edit.
     pub fn open(
         opened: &OpenedDocument,
         file: FileSnapshot,
+        earlier: &HashMap<String, String>,
         can_change: bool,
     ) -> Result<Self, DocumentEditError> {
         let no_names = CellNames::default();
@@ -207,28 +211,34 @@ impl LiveDocument {
             stored: StoredInRoom::default(),
         };
         let has_file = opened.synced.as_ref() == Some(&live.file.stamp);
-        if opened.room || (opened.dirty && has_file) {
+        if opened.room || has_file {
             live.base = live.file.document.clone();
         } else if opened.dirty {
-            live.forget_base()?;
+            live.find_base(earlier)?;
         }
         Ok(live)
     }
 
-    /// Takes the file's version for the base but for the texts that differ: which one is newer is not known, so a
-    /// person must choose between them.
-    fn forget_base(&mut self) -> Result<(), DocumentEditError> {
+    /// Takes the file's version for the base but for the texts that differ: there it is the earlier text. Without one it is
+    /// not known which one is newer, so a person must choose between them.
+    fn find_base(&mut self, earlier: &HashMap<String, String>) -> Result<(), DocumentEditError> {
         self.base = self.file.document.clone();
         let in_file: Vec<_> = self.file.document.cells().iter().map(Cell::id).collect();
         for at in (0..in_file.len()).rev() {
             let Some(cell) = self.file.document.cells().get(at) else {
                 continue;
             };
+            let was = earlier.get(cell.id());
             match self.editor.cell_by_id(cell.id()) {
                 // Either the person removed it, or others inserted it.
-                None => drop(self.base.remove(at)?),
+                None if was.is_none() => drop(self.base.remove(at)?),
                 Some(mine) if mine.source() == cell.source() => {}
-                Some(_) => {
+                _ if was.is_some_and(|was| cell.source() == *was) => {}
+                _ if was.is_some() => {
+                    reached("an earlier base");
+                    self.base.set_source(at, was.map_or("", |was| was))?;
+                }
+                _ => {
                     self.base.set_source(at, "")?;
                     self.unknown.insert(cell.id().to_owned());
                     reached("an unknown base");
@@ -304,6 +314,11 @@ impl LiveDocument {
             && !self.needs_file
             && !self.is_reopening
             && !self.is_to_store()
+    }
+
+    /// Returns the revision of the file's version.
+    pub fn revision(&self) -> Revision {
+        self.file.document.revision()
     }
 
     /// Says whether the document is in a room: its server writes what is proposed.
@@ -704,6 +719,7 @@ impl LiveDocument {
         }
         let stamp = self.stamp.clone();
         self.requests.push_back(EditorRequest::Synced {
+            revision: None,
             stamp,
             modified: None,
         });

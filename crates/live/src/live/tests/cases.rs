@@ -1,5 +1,7 @@
 //! Single cases: what a front end sees.
 
+use std::collections::HashMap;
+
 use super::world::{cells_of, clean, edited, notebook, version};
 use crate::live::LiveDocument;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
@@ -12,7 +14,13 @@ fn requests(live: &mut LiveDocument) -> Vec<EditorRequest> {
 
 /// Opens a notebook in an editor without changes.
 fn opened(file: &Document) -> LiveDocument {
-    let mut live = LiveDocument::open(&clean(cells_of(file, "e")), version(file, 0), true).unwrap();
+    let mut live = LiveDocument::open(
+        &clean(cells_of(file, "e")),
+        version(file, 0),
+        &HashMap::new(),
+        true,
+    )
+    .unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live
 }
@@ -28,6 +36,7 @@ fn synced(stamp: &str) -> EditorRequest {
     EditorRequest::Synced {
         stamp: stamp.to_owned(),
         modified: None,
+        revision: None,
     }
 }
 
@@ -424,7 +433,8 @@ fn the_unsaved_text_of_a_tab_that_was_restored_is_a_conflict() {
     let file = notebook(&["x = 1", "y = 1"]);
     let mut cells = cells_of(&file, "e");
     cells[0].source = "x = 2".to_owned();
-    let mut live = LiveDocument::open(&edited(cells), version(&file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&edited(cells), version(&file, 0), &HashMap::new(), true).unwrap();
     let sent = requests(&mut live);
     let [
         EditorRequest::Conflict {
@@ -448,17 +458,58 @@ fn the_unsaved_text_of_a_tab_that_has_the_file_s_last_version_is_the_persons() {
         synced: Some("0".to_owned()),
         ..edited(cells)
     };
-    let mut live = LiveDocument::open(&opened, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&opened, version(&file, 0), &HashMap::new(), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     let unsaved = live.unsaved();
     assert_eq!(unsaved.len(), 1);
     assert_eq!(unsaved[0].source, "x = 2");
+    // VS Code says of a notebook that it has restored that it has no unsaved changes.
+    opened.dirty = false;
+    let mut live = LiveDocument::open(&opened, version(&file, 0), &HashMap::new(), true).unwrap();
+    assert_eq!(requests(&mut live), [synced("0")]);
+    assert_eq!(live.unsaved(), unsaved);
+    opened.dirty = true;
     // If the file has changed since, it is not known which text is newer.
     opened.synced = Some("7".to_owned());
-    let mut live = LiveDocument::open(&opened, version(&file, 0), true).unwrap();
+    let mut live = LiveDocument::open(&opened, version(&file, 0), &HashMap::new(), true).unwrap();
     let sent = requests(&mut live);
     let is_conflict = |it: &EditorRequest| matches!(it, EditorRequest::Conflict { .. });
     assert!(sent.iter().any(is_conflict), "{sent:?}");
+}
+
+#[test]
+fn what_others_have_changed_while_nb_was_not_there_is_known_by_the_notebook_s_history() {
+    let before = notebook(&["x = 1", "y = 1", "z = 1", "u = 1"]);
+    let mut cells = cells_of(&before, "e");
+    cells[1].source = "y = 1 # mine".to_owned();
+    // The person has also deleted a cell, and typed where others did.
+    cells.remove(2);
+    cells[2].source = "u = 3".to_owned();
+    let opened = OpenedDocument {
+        synced: Some("7".to_owned()),
+        ..edited(cells)
+    };
+    let texts = before.cells().iter();
+    let earlier = texts.map(|cell| (cell.id().to_owned(), cell.source().into_owned()));
+    let now = with_text(&with_text(&before, 0, "agent = 1"), 3, "u = 2");
+    let mut live = LiveDocument::open(&opened, version(&now, 0), &earlier.collect(), true).unwrap();
+    let sent = requests(&mut live);
+    let [
+        EditorRequest::Conflict {
+            mine, theirs, base, ..
+        },
+        EditorRequest::Set { cell, source, .. },
+    ] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((&**cell, &**source), ("e-c0", "agent = 1"));
+    assert_eq!(
+        (base.as_deref(), &**mine, &**theirs),
+        (Some("u = 1"), "u = 3", "u = 2")
+    );
+    let unsaved: Vec<_> = live.unsaved().into_iter().map(|it| it.source).collect();
+    assert_eq!(unsaved, ["y = 1 # mine", "u = 3"]);
 }
 
 #[test]
@@ -472,7 +523,8 @@ fn cells_without_ids_are_found_by_text_and_place() {
         source: source.to_owned(),
     };
     let cells = vec![cell("1", "a"), cell("2", "b")];
-    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&clean(cells), version(&file, 0), &HashMap::new(), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     live.file(version(&with_text(&file, 1, "b2"), 1));
     let sent = requests(&mut live);
@@ -486,7 +538,8 @@ fn cells_without_ids_are_found_by_text_and_place() {
 fn what_an_editor_has_loaded_is_not_taken_for_typed() {
     let file = notebook(&["a", "b"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), false).unwrap();
+    let mut live =
+        LiveDocument::open(&clean(cells), version(&file, 0), &HashMap::new(), false).unwrap();
     typed(&mut live, "e-c1", "typed");
     let first = with_text(&file, 0, "agent 1");
     live.file(version(&first, 1));
@@ -503,7 +556,8 @@ fn what_an_editor_has_loaded_is_not_taken_for_typed() {
 fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&clean(cells), version(&file, 0), false).unwrap();
+    let mut live =
+        LiveDocument::open(&clean(cells), version(&file, 0), &HashMap::new(), false).unwrap();
     typed(&mut live, "e-c0", "typed");
     live.file(version(&with_text(&file, 0, "agent"), 1));
     let asks = |it: &EditorRequest| !matches!(it, EditorRequest::Synced { .. });
@@ -516,7 +570,8 @@ fn an_editor_that_can_change_nothing_is_asked_for_nothing() {
 fn in_a_room_the_editor_gets_only_what_is_proposed_and_has_it_stored() {
     let file = notebook(&["a", "b"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&in_room(cells), version(&file, 0), &HashMap::new(), true).unwrap();
     assert_eq!(requests(&mut live), [synced("0")]);
     typed(&mut live, "e-c0", "a person");
     let saved = with_text(&file, 0, "a per");
@@ -556,7 +611,8 @@ fn in_a_room_a_text_of_the_person_stands_over_what_is_proposed_and_a_failed_stor
  {
     let file = notebook(&["a"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&in_room(cells), version(&file, 0), &HashMap::new(), true).unwrap();
     requests(&mut live);
     typed(&mut live, "e-c0", "mine");
     live.propose(version(&with_text(&file, 0, "agent"), 1));
@@ -578,7 +634,8 @@ fn in_a_room_a_text_of_the_person_stands_over_what_is_proposed_and_a_failed_stor
 fn a_writer_in_a_room_learns_which_text_of_the_person_its_own_was_merged_with() {
     let file = notebook(&["a\nb"]);
     let cells = cells_of(&file, "e");
-    let mut live = LiveDocument::open(&in_room(cells), version(&file, 0), true).unwrap();
+    let mut live =
+        LiveDocument::open(&in_room(cells), version(&file, 0), &HashMap::new(), true).unwrap();
     requests(&mut live);
     typed(&mut live, "e-c0", "a\nb\ntyped");
     live.propose(version(&with_text(&file, 0, "agent\nb"), 1));

@@ -118,6 +118,8 @@ pub(super) struct World {
     /// The file's version, and how many versions there were.
     version: u64,
     versions: u64,
+    /// The texts of each version, by the cells' ids.
+    past: HashMap<u64, HashMap<String, String>>,
     proposal: Option<Proposal>,
     editors: Vec<Editor>,
     words: u64,
@@ -214,7 +216,13 @@ impl World {
         let file = notebook(&["a0\nb0\nc0", "a1\nb1", "a2"]);
         let editors = ["p", "q"].map(|prefix| {
             let cells = cells_of(&file, prefix);
-            let live = LiveDocument::open(&clean(cells.clone()), version(&file, 0), true).unwrap();
+            let live = LiveDocument::open(
+                &clean(cells.clone()),
+                version(&file, 0),
+                &HashMap::new(),
+                true,
+            )
+            .unwrap();
             Editor {
                 cells,
                 data: BTreeMap::new(),
@@ -235,6 +243,7 @@ impl World {
             file,
             version: 0,
             versions: 0,
+            past: HashMap::new(),
             proposal: None,
             editors: editors.into(),
             words: 0,
@@ -245,6 +254,9 @@ impl World {
 
     pub(super) fn run(mut self, steps: &[Step]) {
         for step in steps {
+            let cells = self.file.cells().iter();
+            let texts = cells.map(|cell| (cell.id().to_owned(), cell.source().into_owned()));
+            self.past.insert(self.version, texts.collect());
             self.step(*step);
         }
         self.end();
@@ -633,7 +645,12 @@ impl World {
             synced: editor.synced.clone(),
             ..clean(editor.cells.clone())
         };
-        editor.live = LiveDocument::open(&opened, file, true).unwrap();
+        let synced = editor.synced.as_ref().and_then(|it| it.parse().ok());
+        // The history has some of the earlier versions.
+        let is_kept = |version: &u64| version.is_multiple_of(2);
+        let earlier = synced.filter(is_kept).and_then(|it| self.past.get(&it));
+        let earlier = earlier.cloned().unwrap_or_default();
+        editor.live = LiveDocument::open(&opened, file, &earlier, true).unwrap();
         editor.pump();
     }
 
