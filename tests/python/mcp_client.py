@@ -46,7 +46,7 @@ def client(options, name, mode="auto"):
         headers = {"Authorization": f"Bearer {os.environ['NB_TEST_TOKEN']}"}
         server = streamable_http_client(options.http, http_client=httpx2.AsyncClient(headers=headers, timeout=60))
         return Client(server, client_info=info, mode=mode, read_timeout_seconds=60)
-    server = StdioServerParameters(command=options.nb, args=["mcp"], env=dict(os.environ))
+    server = StdioServerParameters(command=options.nb, args=["mcp", "--answers", "both"], env=dict(os.environ))
     return Client(server, client_info=info, mode=mode, read_timeout_seconds=60)
 
 

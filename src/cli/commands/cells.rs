@@ -47,8 +47,11 @@ pub(crate) struct Cells {
     /// Only the cells that read a name to which no cell above gives a value
     #[arg(long)]
     undefined: bool,
+    /// Only the cells whose outputs have an error
+    #[arg(long)]
+    failed: bool,
     /// Print the cells in another form: `py` is what nb export prints, and nothing else
-    #[arg(long, value_enum, conflicts_with_all = ["since", "stale", "unused", "undefined", "json"])]
+    #[arg(long, value_enum, conflicts_with_all = ["since", "stale", "unused", "undefined", "failed", "json"])]
     format: Option<CellsFormat>,
 }
 
@@ -66,7 +69,7 @@ Examples:
   nb cells --since 8c1f09a2b3
   nb cells --stale                              what nb exec --stale would run, and why
   nb cells --format py                           all sources, as nb insert --cells reads them
-  nb cells --json | jq -r '.cells[] | select(.state == \"error\") | .id'";
+  nb cells --failed                             those whose outputs have an error";
 
 impl Command for Cells {
     fn take_notebook(&mut self) -> Option<PathBuf> {
@@ -89,6 +92,7 @@ impl Command for Cells {
             (self.stale, CellCondition::Stale),
             (self.unused, CellCondition::Unused),
             (self.undefined, CellCondition::Undefined),
+            (self.failed, CellCondition::Failed),
         ];
         let only = only.iter().filter(|(is_set, _)| *is_set);
         let request = CellsRequest {
@@ -98,6 +102,7 @@ impl Command for Cells {
             names: context.json,
             first_line: at_least(default.first_line),
             outputs: at_least(default.outputs),
+            ..default
         };
         let answer = api::cells(&context.caller, request).await?;
         context.print(&answer, |answer| print_rows(answer, self.since, width))

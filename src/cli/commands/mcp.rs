@@ -4,13 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::api::problem::Problem;
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
-use crate::mcp::{Listening, McpOptions, serve, serve_http};
+use crate::mcp::{AnswerForm, Listening, McpOptions, serve, serve_http};
 
 /// Serve notebooks to agents over MCP, on stdin and stdout or over HTTP
 ///
@@ -38,9 +38,24 @@ pub(crate) struct Mcp {
     /// Refuse an agent's calls beyond so many in a minute
     #[arg(long, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
+    /// What answers have: what a model reads, the JSON that the command prints with --json, or both; else what the client
+    /// asks for, and text if it asks for nothing
+    #[arg(long, value_enum)]
+    answers: Option<Answers>,
     /// Serve over HTTP on a port of this machine; 0 is a free one
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8642")]
     http: Option<u16>,
+}
+
+/// What answers have.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Answers {
+    /// Text and images
+    Text,
+    /// Images, and structured content
+    Structured,
+    /// Text, images and structured content
+    Both,
 }
 
 const EXAMPLES: &str = "\
@@ -59,6 +74,11 @@ impl Command for Mcp {
             read_only: self.read_only,
             tools: self.allow,
             rate: self.rate.map(|rate| rate as usize),
+            answers: self.answers.map(|answers| match answers {
+                Answers::Text => AnswerForm::Text,
+                Answers::Structured => AnswerForm::Structured,
+                Answers::Both => AnswerForm::Both,
+            }),
             progress: print::note,
         };
         match self.http {

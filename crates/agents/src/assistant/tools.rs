@@ -70,6 +70,9 @@ impl ClientHandler for ProgressListener {
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
         info.client_info = Implementation::new("nb-assistant", env!("CARGO_PKG_VERSION"));
+        // The model reads the text, the page shows the fields.
+        let wish = Map::from_iter([("answers".to_owned(), json!("both"))]);
+        info.capabilities.experimental = Some([("nb".to_owned(), wish)].into());
         info
     }
 

@@ -28,6 +28,10 @@ pub struct CellsRequest {
     pub since: Option<Revision>,
     /// Only cells to which one of these applies; an empty list selects all.
     pub only: Vec<CellCondition>,
+    /// Only cells from this index on.
+    pub from: usize,
+    /// How many characters all rows have at most, about: the list ends before the first one that is too many.
+    pub room: Option<usize>,
     /// Whether the names that the cells read and write are in the answer even if the kernel has run nothing.
     pub names: bool,
     /// How many characters of a cell's first line are in the answer.
@@ -42,6 +46,8 @@ impl Default for CellsRequest {
             cells: Vec::new(),
             since: None,
             only: Vec::new(),
+            from: 0,
+            room: None,
             names: false,
             first_line: 80,
             outputs: 60,
@@ -51,7 +57,8 @@ impl Default for CellsRequest {
 
 impl CellsRequest {
     fn analysis(&self) -> Analysis {
-        match self.names || !self.only.is_empty() {
+        let is_analysed = |it: &CellCondition| *it != CellCondition::Failed;
+        match self.names || self.only.iter().any(is_analysed) {
             true => Analysis::Whole,
             false => Analysis::IfRun,
         }
@@ -67,7 +74,12 @@ pub enum CellCondition {
     Unused,
     /// It reads a name that has no value there.
     Undefined,
+    /// Its outputs have an error.
+    Failed,
 }
+
+/// How many characters a row has beside the cell's first line and its outputs, about.
+const ROW: usize = 30;
 
 /// A notebook without its cells.
 #[derive(Clone, Debug, Serialize)]
@@ -117,9 +129,22 @@ pub struct CellsAnswer {
     /// The cells that were removed since the revision that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<Vec<RemovedCell>>,
+    /// How many further cells there was no room for, and the index of the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more: Option<MoreCells>,
 }
 
 impl Answer for CellsAnswer {}
+
+/// Cells that are not in a list.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MoreCells {
+    /// How many.
+    pub count: usize,
+    /// The index of the first one.
+    pub from: usize,
+}
 
 /// A cell in a list.
 #[derive(Clone, Debug, Serialize)]
@@ -221,15 +246,24 @@ fn listed(
     // Cells can be read where nothing of the project can.
     let if_run = |_| NotebookGraph::of(file, document, Analysis::IfRun, &caller.cancel);
     let graph = graph.or_else(if_run)?;
-    let places = with_condition(&graph, places, &request.only);
+    let mut places = with_condition(document, &graph, places, &request.only);
+    places.retain(|place| *place >= request.from);
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();
     let steps = since.as_deref().unwrap_or_default();
-    let rows = places.iter().filter_map(|index| {
+    let mut room = request.room;
+    let rows = places.iter().enumerate().map_while(|(at, index)| {
         let cell = document.cells().get(*index)?;
         let outputs = cell.outputs_summary(request.outputs);
         let source = cell.source();
         let line = first_line(&source, request.first_line);
+        if let Some(left) = &mut room {
+            let length = ROW + line.chars().count() + outputs.text.chars().count();
+            if at > 0 && length > *left {
+                return None;
+            }
+            *left = left.saturating_sub(length);
+        }
         if line == *source {
             // The line is the whole source: the caller has seen the cell.
             view.shown(cell);
@@ -274,6 +308,10 @@ fn listed(
         row.note = note(row, &request.only);
     }
     let answer = CellsAnswer {
+        more: places.get(rows.len()).map(|from| MoreCells {
+            count: places.len() - rows.len(),
+            from: *from,
+        }),
         cells: rows,
         notebook: NotebookSummary::of(file, document),
         removed: since
@@ -285,13 +323,23 @@ fn listed(
 }
 
 /// Returns the indices of the cells to which one of the conditions applies; without a condition, of all.
-fn with_condition(graph: &NotebookGraph, places: Vec<usize>, only: &[CellCondition]) -> Vec<usize> {
+fn with_condition(
+    document: &Document,
+    graph: &NotebookGraph,
+    places: Vec<usize>,
+    only: &[CellCondition],
+) -> Vec<usize> {
+    let has_failed = |place: usize| {
+        let cell = document.cells().get(place);
+        cell.is_some_and(|cell| cell.outputs_summary(0).failed)
+    };
     let applies = |place: &usize| {
         graph.at(*place).is_some_and(|cell| {
             only.iter().any(|condition| match condition {
                 CellCondition::Stale => cell.stale.is_some(),
                 CellCondition::Unused => !cell.unused.is_empty(),
                 CellCondition::Undefined => !cell.undefined.is_empty(),
+                CellCondition::Failed => has_failed(*place),
             })
         })
     };

@@ -79,7 +79,8 @@ pub use self::cell::{
     ShownOutputs, cell, output,
 };
 pub use self::cells::{
-    CellCondition, CellRow, CellsAnswer, CellsRequest, NotebookSummary, RemovedCell, cells,
+    CellCondition, CellRow, CellsAnswer, CellsRequest, MoreCells, NotebookSummary, RemovedCell,
+    cells,
 };
 pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};

@@ -52,15 +52,13 @@ pub(super) struct Notebooks {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenNotebook {
-    /// The .ipynb file; created if there is none
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
     /// Kernelspec, if not the notebook's own
     #[serde(alias = "kernel_name")]
     pub(super) kernel: Option<String>,
-    /// Python to start
     pub(super) python: Option<PathBuf>,
-    /// Notebook whose kernel is shared
+    /// Notebook whose kernel it shares
     pub(super) kernel_of: Option<PathBuf>,
     /// Jupyter server
     pub(super) server: Option<String>,
@@ -70,29 +68,32 @@ pub(super) struct OpenNotebook {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetNotebookState {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Only what has changed since this notebook revision
+    /// A notebook revision
     pub(super) since: Option<String>,
+    /// From this index on
+    #[serde(alias = "start")]
+    pub(super) from: Option<usize>,
+    /// Only those with an error
+    #[serde(default)]
+    pub(super) failed: bool,
 }
 
 /// `read_cell`
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadCell {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Cell, or list of cells
     #[serde(alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Cells,
-    /// Include outputs; true by default
+    /// true by default
     #[serde(alias = "include_outputs")]
     pub(super) outputs: Option<bool>,
-    /// Characters of output; 6000 by default
+    /// 6000 by default
     pub(super) limit: Option<usize>,
-    /// Longest side of images, in pixels
+    /// 1568 by default
     pub(super) image_size: Option<u32>,
 }
 
@@ -100,10 +101,8 @@ pub(super) struct ReadCell {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateCell {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Text of the cell
     #[serde(
         alias = "content",
         alias = "cell_source",
@@ -115,19 +114,16 @@ pub(super) struct CreateCell {
     #[serde(rename = "type", alias = "cell_type")]
     #[schemars(with = "Option<CellKind>")]
     pub(super) cell_type: Option<CellType>,
-    /// Cell that it comes after
     #[serde(alias = "after_cell", alias = "after_cell_id")]
     pub(super) after: Option<CellName>,
-    /// Cell that it comes before
     #[serde(alias = "before_cell", alias = "before_cell_id")]
     pub(super) before: Option<CellName>,
-    /// Its index, from 0; -1 is the end
+    /// -1 is the end
     #[serde(alias = "position", alias = "cell_index")]
     pub(super) index: Option<i64>,
-    /// Run it
     #[serde(default, alias = "execute")]
     pub(super) run: bool,
-    /// Seconds to wait; 45 by default
+    /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
@@ -136,13 +132,10 @@ pub(super) struct CreateCell {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateCell {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Cell
     #[serde(alias = "cell_id", alias = "cell_index")]
     pub(super) cell: CellName,
-    /// Its whole new text
     #[serde(
         default,
         alias = "content",
@@ -151,16 +144,13 @@ pub(super) struct UpdateCell {
         deserialize_with = "some_text"
     )]
     pub(super) source: Option<String>,
-    /// Instead of source: a part that occurs exactly once
+    /// Instead of source: a part that occurs once
     #[serde(alias = "old")]
     pub(super) old_string: Option<String>,
-    /// The part's new text
     #[serde(alias = "new")]
     pub(super) new_string: Option<String>,
-    /// Replace it everywhere
     #[serde(default)]
     pub(super) replace_all: bool,
-    /// New cell type
     #[serde(rename = "type", alias = "cell_type")]
     #[schemars(with = "Option<CellKind>")]
     pub(super) cell_type: Option<CellType>,
@@ -170,10 +160,9 @@ pub(super) struct UpdateCell {
     /// Overwrite what others changed
     #[serde(default)]
     pub(super) force: bool,
-    /// Run it
     #[serde(default, alias = "execute")]
     pub(super) run: bool,
-    /// Seconds to wait; 45 by default
+    /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
@@ -182,16 +171,13 @@ pub(super) struct UpdateCell {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteCell {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Cell, or list of cells
     #[serde(alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Cells,
     /// Refuse unless it has this revision
     #[serde(alias = "if_rev")]
     pub(super) expected_revision: Option<String>,
-    /// Delete even what others changed
     #[serde(default)]
     pub(super) force: bool,
 }
@@ -200,7 +186,6 @@ pub(super) struct DeleteCell {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApplyEdits {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
     /// Operations, in order, each with "op": insert {after|before|at, source, type}, edit {cell, source,
@@ -217,32 +202,28 @@ pub(super) struct ApplyEdits {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunCell {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Cell, or list of cells, run in the notebook's order
     #[serde(default, alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Option<Cells>,
-    /// All code cells
     #[serde(default)]
     pub(super) all: bool,
     /// Only cells out of date, of these or of all
     #[serde(default)]
     pub(super) stale: bool,
-    /// Also the stale cells that these need, or all that need these
+    /// Also stale cells that these need, or all that need these
     pub(super) with: Option<RelatedCells>,
-    /// Instead of cells: code, not put into the notebook
+    /// Instead of cells; not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
-    /// Seconds to wait; 45 by default. Clients may cancel at 60 s, which interrupts: for long runs wait: false and
-    /// get_run_status
+    /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
-    /// false: start it and return its run_id
+    /// false: return its run_id at once
     pub(super) wait: Option<bool>,
-    /// Characters of output; 6000 by default
+    /// 6000 by default
     pub(super) limit: Option<usize>,
-    /// Longest side of images, in pixels
+    /// 1568 by default
     pub(super) image_size: Option<u32>,
 }
 
@@ -260,19 +241,18 @@ pub(super) enum RelatedCells {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetRunStatus {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Run; else your oldest open one, or the latest
+    /// Else your oldest open one, or the latest
     #[serde(alias = "job")]
     pub(super) run_id: Option<String>,
-    /// Seconds to wait for its end; 0 by default
+    /// 0 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
-    /// All its output, not only what is new to you
+    /// Also what you have seen
     #[serde(default)]
     pub(super) all: bool,
-    /// Characters of output; 6000 by default
+    /// 6000 by default
     pub(super) limit: Option<usize>,
 }
 
@@ -280,16 +260,14 @@ pub(super) struct GetRunStatus {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerInput {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
     /// Run that asks, if several do
     #[serde(alias = "job")]
     pub(super) run_id: Option<String>,
-    /// The answer, one line
     #[serde(alias = "answer", alias = "value")]
     pub(super) text: String,
-    /// Seconds to wait; 45 by default
+    /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
 }
@@ -298,7 +276,6 @@ pub(super) struct AnswerInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Kernel {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
     pub(super) action: KernelAction,
@@ -310,7 +287,7 @@ pub(super) struct Kernel {
     pub(super) force: bool,
 }
 
-/// What is done to a kernel.
+// What is done to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -325,10 +302,9 @@ pub(super) enum KernelAction {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Variables {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// One variable, in detail
+    /// One of them
     pub(super) name: Option<String>,
 }
 
@@ -336,7 +312,6 @@ pub(super) struct Variables {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct History {
-    /// The .ipynb file
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
     pub(super) action: HistoryAction,
@@ -347,14 +322,13 @@ pub(super) struct History {
     pub(super) revision: Option<String>,
     /// For undo: which edit, if not your last one
     pub(super) op: Option<String>,
-    /// Overwrite what others changed
     #[serde(default)]
     pub(super) force: bool,
-    /// For log and versions: entries at most; 20 by default
+    /// Entries; 20 by default
     pub(super) limit: Option<usize>,
 }
 
-/// What is done with a notebook's history.
+// What is done with a notebook's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -366,7 +340,7 @@ pub(super) enum HistoryAction {
     Restore,
 }
 
-/// The types of a cell.
+// The types of a cell.
 #[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -414,6 +388,12 @@ pub(super) enum Cells {
 impl Cells {
     pub(super) fn selectors(&self) -> Vec<CellSelector> {
         match self {
+            // Some models write a list in a string. No id begins in this way.
+            Self::One(CellName::Text(text)) if text.starts_with('[') => {
+                let list: Option<Vec<CellName>> = serde_json::from_str(text).ok();
+                let list = list.unwrap_or_else(|| vec![CellName::Text(text.clone())]);
+                list.iter().map(CellName::selector).collect()
+            }
             Self::One(cell) => vec![cell.selector()],
             Self::Several(cells) => cells.iter().map(CellName::selector).collect(),
         }
@@ -430,7 +410,7 @@ impl JsonSchema for CellName {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": ["string", "integer"]})
+        schemars::json_schema!({"anyOf": [{"type": "string"}, {"type": "integer"}]})
     }
 }
 
@@ -444,7 +424,8 @@ impl JsonSchema for Cells {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": ["string", "integer", "array"]})
+        let list = serde_json::json!({"type": "array", "items": {}});
+        schemars::json_schema!({"anyOf": [{"type": "string"}, {"type": "integer"}, list]})
     }
 }
 

@@ -25,9 +25,9 @@ use crate::api::caller::Caller;
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellRequest, CellsRequest, DiffBase, DiffRequest, EditAnswer, EditRequest, ExecAnswer,
-    ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest, NotebooksRequest, OpenAnswer,
-    OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
+    self, CellCondition, CellRequest, CellsRequest, DiffBase, DiffRequest, EditAnswer, EditRequest,
+    ExecAnswer, ExecRequest, InterruptJobRequest, InterruptRequest, LogRequest, NotebooksRequest,
+    OpenAnswer, OpenRequest, OutputForm, QuestionRequest, ReplyRequest, RestartRequest, RunRequest,
     ShownOutputs, ShutdownRequest, VarsRequest, VersionsRequest, WaitRequest, WantedServer,
     version_lines,
 };
@@ -36,6 +36,9 @@ use crate::text::{self, Part};
 
 /// How many characters of outputs are returned unless another limit is given.
 const LIMIT: usize = 6000;
+
+/// How many characters a list of cells has at most, about.
+const LIST: usize = 5000;
 
 /// How many entries of the history are returned unless another limit is given.
 const ENTRIES: usize = 20;
@@ -132,6 +135,7 @@ impl Call<'_> {
             arguments,
             notebook,
             caller,
+            unknown,
         } = match self.session.target::<T>(self.arguments, self.context) {
             Ok(target) => target,
             Err(problem) => return result(None, Err(problem), is_cancelled).await,
@@ -158,6 +162,12 @@ impl Call<'_> {
             _ => outcome.await,
         };
         record.end(&caller, &outcome).await;
+        let outcome = outcome.map(|mut answer| {
+            let note =
+                |name| Part::Own(format!("there is no argument {name:?}: it was passed over"));
+            answer.parts.extend(unknown.into_iter().map(note));
+            answer
+        });
         result(Some(&caller), outcome, is_cancelled).await
     }
 
@@ -165,7 +175,7 @@ impl Call<'_> {
     async fn notebooks(self) -> CallToolResult {
         let is_cancelled = || self.context.ct.is_cancelled();
         let caller = read::<Notebooks>(self.arguments)
-            .and_then(|Notebooks {}| self.session.caller(None, self.context));
+            .and_then(|(Notebooks {}, _)| self.session.caller(None, self.context));
         match caller {
             Ok(caller) => {
                 let outcome = notebooks(&caller).await;
@@ -238,20 +248,31 @@ async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer,
 
 async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<ToolAnswer, Problem> {
     let since = revision(request.arguments.since.as_deref())?;
+    let GetNotebookState { from, failed, .. } = request.arguments;
     let cells = CellsRequest {
         since,
+        from: from.unwrap_or_default(),
+        only: Vec::from_iter(failed.then_some(CellCondition::Failed)),
+        room: Some(LIST),
         names: true,
         ..CellsRequest::default()
     };
     let answer = api::cells(request.caller, cells).await?;
-    // With `since` the answer says what has become of the other cells.
-    let ids = match since {
-        None => answer.cells.iter().map(|cell| cell.id.clone()).collect(),
-        Some(_) => api::cell_ids(request.caller).await?,
-    };
     let positions = request.session.positions();
-    positions.set(request.notebook, ids.into_iter());
-    let lines = text::cells::lines(&answer, since);
+    if from.is_none() && !failed && answer.more.is_none() {
+        // With `since` the answer says what has become of the other cells.
+        let ids = match since {
+            None => answer.cells.iter().map(|cell| cell.id.clone()).collect(),
+            Some(_) => api::cell_ids(request.caller).await?,
+        };
+        positions.set(request.notebook, ids.into_iter());
+    }
+    for cell in &answer.cells {
+        positions.see(request.notebook, cell.index, &cell.id);
+    }
+    let mut lines = text::cells::lines(&answer, since);
+    let more = answer.more;
+    lines.extend(more.map(|more| format!("{} more cells: from: {}", more.count, more.from)));
     Ok(ToolAnswer::of(request.caller, &answer, rows(lines)).await)
 }
 

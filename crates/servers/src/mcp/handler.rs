@@ -147,11 +147,11 @@ impl ServerHandler for Handler {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(
-            self.session.allowed().list(),
-        ))
+        let has_fields = self.session.answer_form(&context).has_fields();
+        let tools = self.session.allowed().list(has_fields);
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     async fn call_tool(
@@ -160,12 +160,14 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let tool = self.tool(&request.name)?;
+        let form = self.session.answer_form(&context);
         if let Err(refused) = self.count() {
             let mut result = rejected(refused.problem()).await;
             let fields = result.structured_content.as_mut();
             if let Some(error) = fields.and_then(|it| it["error"].as_object_mut()) {
                 error.insert("retry_in_s".to_owned(), json!(refused.retry_in_s));
             }
+            form.apply(&mut result);
             return Ok(result.into());
         }
         let mut arguments = request.arguments.unwrap_or_default();
@@ -191,7 +193,9 @@ impl ServerHandler for Handler {
         };
         let result = call.await;
         self.calls().remove(&id);
-        Ok(result.map_err(|it| error(&it))?.into())
+        let mut result = result.map_err(|it| error(&it))?;
+        form.apply(&mut result);
+        Ok(result.into())
     }
 
     /// Answers the request for a preview; refuses what is not what the protocol says.

@@ -1,4 +1,4 @@
-//! The size of a client's messages.
+//! A client's messages on stdin: their size, and characters that JSON has no form for.
 
 use std::io;
 use std::pin::Pin;
@@ -9,12 +9,18 @@ use std::task::{Context, Poll, ready};
 use rmcp::transport::async_rw::DEFAULT_MAX_LINE_LENGTH;
 use tokio::io::{AsyncRead, ReadBuf};
 
+/// How many bytes are read at a time.
+const PART: usize = 16 << 10;
+
 /// A stream of messages, one a line. It fails at a line that rmcp would drop, whose request would never be
-/// answered.
+/// answered, and replaces half a surrogate pair, for which rmcp would drop a line too, by U+FFFD.
 pub(super) struct BoundedLines<R> {
     inner: R,
-    /// How much of the current line was read.
-    length: usize,
+    /// The line that has not ended yet.
+    line: Vec<u8>,
+    /// Lines that are still to be returned, and how much of them was.
+    lines: Vec<u8>,
+    returned: usize,
     /// Whether a line was too long.
     is_over: Arc<AtomicBool>,
 }
@@ -25,24 +31,29 @@ impl<R> BoundedLines<R> {
         let is_over = Arc::new(AtomicBool::new(false));
         let lines = Self {
             inner,
-            length: 0,
+            line: Vec::new(),
+            lines: Vec::new(),
+            returned: 0,
             is_over: is_over.clone(),
         };
         (lines, is_over)
     }
 
-    /// Counts bytes that were read, and returns whether a line is too long.
-    fn count(&mut self, bytes: &[u8]) -> bool {
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.length += part.len();
-            if self.length > DEFAULT_MAX_LINE_LENGTH {
-                return true;
-            }
-            if part.ends_with(b"\n") {
-                self.length = 0;
-            }
+    /// Takes in bytes that were read; none are the end. Returns whether a line is too long.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        let end = end.map_or(0, |end| end + 1);
+        let (whole, rest) = bytes.split_at(end);
+        if end > 0 || bytes.is_empty() {
+            self.lines = std::mem::take(&mut self.line);
+            self.lines.extend_from_slice(whole);
+            self.returned = 0;
+            replace_half_pairs(&mut self.lines);
         }
-        false
+        self.line.extend_from_slice(rest);
+        let lines = self.lines.split(|byte| *byte == b'\n');
+        let longest = lines.map(<[u8]>::len).max().unwrap_or_default();
+        longest.max(self.line.len()) > DEFAULT_MAX_LINE_LENGTH
     }
 }
 
@@ -52,12 +63,104 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if self.count(&buffer.filled()[before..]) {
-            self.is_over.store(true, Ordering::Relaxed);
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        let mut part = [0; PART];
+        while self.returned == self.lines.len() {
+            let mut read = ReadBuf::new(&mut part);
+            ready!(Pin::new(&mut self.inner).poll_read(context, &mut read))?;
+            self.lines.clear();
+            self.returned = 0;
+            if self.take(read.filled()) {
+                self.is_over.store(true, Ordering::Relaxed);
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            if read.filled().is_empty() {
+                break;
+            }
         }
+        let left = &self.lines[self.returned..];
+        let count = left.len().min(buffer.remaining());
+        buffer.put_slice(&left[..count]);
+        self.returned += count;
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Replaces each escaped half of a surrogate pair in JSON by U+FFFD.
+fn replace_half_pairs(json: &mut [u8]) {
+    let mut at = 0;
+    while let Some(found) = json[at..].iter().position(|byte| *byte == b'\\') {
+        at += found;
+        let width = match (
+            escaped(&json[at..]),
+            escaped(json.get(at + 6..).unwrap_or_default()),
+        ) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(0xd800..0xe000), _) => {
+                json[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
+            }
+            _ => 2,
+        };
+        at = (at + width).min(json.len());
+    }
+}
+
+/// Returns the number of an escape like `\u00e4` with which a text begins.
+fn escaped(json: &[u8]) -> Option<u16> {
+    let digits = json.strip_prefix(b"\\u")?.get(..4)?;
+    let digits = digits.iter().all(u8::is_ascii_hexdigit).then_some(digits)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    async fn read(bytes: &[u8]) -> (Option<Vec<u8>>, bool) {
+        let (mut lines, is_over) = BoundedLines::of(bytes);
+        let mut read = Vec::new();
+        let result = lines.read_to_end(&mut read).await;
+        (result.ok().map(|_| read), is_over.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn half_a_surrogate_pair_is_replaced_and_all_else_stays() {
+        for (line, expected) in [
+            (r#"{"a": "\ud83d"}"#, r#"{"a": "\ufffd"}"#),
+            (r#"{"a": "\uDE00 x"}"#, r#"{"a": "\ufffd x"}"#),
+            (r#"{"a": "\ud83d\ude00"}"#, r#"{"a": "\ud83d\ude00"}"#),
+            (
+                r#"{"a": "\ud83d\ud83d\ude00"}"#,
+                r#"{"a": "\ufffd\ud83d\ude00"}"#,
+            ),
+            (
+                r#"{"a": "\\ud83d \u00e4 \n"}"#,
+                r#"{"a": "\\ud83d \u00e4 \n"}"#,
+            ),
+            (r#"{"a": "\ud83"#, r#"{"a": "\ud83"#),
+            ("\\", "\\"),
+            ("", ""),
+        ] {
+            // Also in the second of two lines, across parts, and without an end of the line.
+            let before = "x".repeat(PART - 9);
+            let all = format!("{before}\n{line}\n{line}");
+            let expected = format!("{before}\n{expected}\n{expected}");
+            let (read, is_over) = read(all.as_bytes()).await;
+            assert_eq!(String::from_utf8(read.unwrap()).unwrap(), expected);
+            assert!(!is_over);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_ends_the_stream() {
+        let mut line = vec![b'x'; DEFAULT_MAX_LINE_LENGTH];
+        line.push(b'\n');
+        assert!(!read(&line).await.1);
+        line.insert(0, b'x');
+        assert_eq!(read(&line).await, (None, true));
+        line.pop();
+        assert_eq!(read(&line).await, (None, true));
     }
 }

@@ -113,7 +113,7 @@ impl Session {
             | ToolName::ReadCell
             | ToolName::GetRunStatus
             | ToolName::Variables => Ok(CallPreview::reads()),
-            ToolName::OpenNotebook => Ok(open_notebook(&read(arguments)?)),
+            ToolName::OpenNotebook => Ok(open_notebook(&read(arguments)?.0)),
             ToolName::CreateCell => self.preview_edit::<CreateCell>(arguments, context).await,
             ToolName::UpdateCell => self.preview_edit::<UpdateCell>(arguments, context).await,
             ToolName::DeleteCell => self.preview_edit::<DeleteCell>(arguments, context).await,
@@ -123,12 +123,12 @@ impl Session {
                 run_cell(&call.caller, call.arguments.to_run()?).await
             }
             ToolName::AnswerInput => {
-                let answer: AnswerInput = read(arguments)?;
+                let (answer, _) = read::<AnswerInput>(arguments)?;
                 let part = PreviewPart::new("the answer", &answer.text, false);
                 let title = "answer a question of running code";
                 Ok(CallPreview::new("execute", title, vec![part]))
             }
-            ToolName::Kernel => Ok(kernel(&read(arguments)?)),
+            ToolName::Kernel => Ok(kernel(&read(arguments)?.0)),
             ToolName::History => {
                 let call = self.target::<History>(arguments, context)?;
                 history(&call.caller, &call.arguments).await

@@ -23,6 +23,8 @@ pub(super) struct CallTarget<T> {
     pub(super) arguments: T,
     pub(super) notebook: PathBuf,
     pub(super) caller: Caller,
+    /// The names of what was passed over.
+    pub(super) unknown: Vec<String>,
 }
 
 impl Session {
@@ -32,33 +34,83 @@ impl Session {
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallTarget<T>, Problem> {
-        let arguments = read::<T>(arguments)?;
+        let (arguments, unknown) = read::<T>(arguments)?;
         let notebook = self.root().notebook(arguments.notebook())?;
         let caller = self.caller(Some(notebook.clone()), context)?;
         Ok(CallTarget {
             arguments,
             notebook,
             caller,
+            unknown,
         })
     }
 }
 
-/// Reads arguments.
-pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Problem> {
-    let arguments = Value::Object(arguments);
-    T::deserialize(&arguments).map_err(|error| {
-        let message = error.to_string();
-        // These name the argument themselves.
-        let is_named = message.contains(" field `");
-        let arguments = arguments.as_object().into_iter().flatten();
-        let alone = |(name, value): (&String, &Value)| {
-            let alone = serde_json::json!({name: value});
-            let error = T::deserialize(&alone).err()?.to_string();
-            (error == message).then(|| format!("{name}: {error}"))
+/// How many arguments of a call are passed over, and how many are read in another form, at most.
+const MOST_REPAIRS: usize = 16;
+
+/// Reads arguments as models write them. A value in a string is read as the value that is wanted: `"true"`, `"100"`,
+/// `"[0, 1]"`. Arguments that there are not are passed over; their names are returned.
+pub(super) fn read<T: DeserializeOwned>(
+    mut arguments: JsonObject,
+) -> Result<(T, Vec<String>), Problem> {
+    let mut unknown = Vec::new();
+    for _ in 0..MOST_REPAIRS {
+        let Err(error) = T::deserialize(&Value::Object(arguments.clone())) else {
+            break;
         };
-        let named = arguments.filter(|_| !is_named).find_map(alone);
-        Problem::new(ProblemKind::Usage, named.unwrap_or(message))
-    })
+        let message = error.to_string();
+        if let Some(name) = unknown_field(&message)
+            && arguments.remove(name).is_some()
+        {
+            unknown.push(name.to_owned());
+            continue;
+        }
+        let fails = |name: &str, value: &Value| {
+            let alone = serde_json::json!({name: value});
+            let error = T::deserialize(&alone).err();
+            error.is_some_and(|error| error.to_string() == message)
+        };
+        let Some((name, value)) = arguments.iter().find(|(name, value)| fails(name, value)) else {
+            return Err(Problem::new(ProblemKind::Usage, message));
+        };
+        let (name, meant) = (name.clone(), meant(value));
+        match meant.filter(|meant| !fails(&name, meant)) {
+            Some(meant) => arguments.insert(name, meant),
+            None => {
+                // These name the argument themselves.
+                let is_named = message.contains(" field `");
+                let named = format!("{name}: {message}");
+                let message = if is_named { message } else { named };
+                return Err(Problem::new(ProblemKind::Usage, message));
+            }
+        };
+    }
+    let read = T::deserialize(Value::Object(arguments));
+    let read = read.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
+    Ok((read, unknown))
+}
+
+/// Returns the name of the field that an error says is unknown.
+fn unknown_field(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// Returns the value that a model may have meant by another one.
+fn meant(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) => match text.trim() {
+            "True" => Some(true.into()),
+            "False" => Some(false.into()),
+            text => serde_json::from_str(text).ok(),
+        },
+        Value::Number(number) => {
+            let number = number.as_f64().filter(|it| it.fract() == 0.0)?;
+            // Larger ones are no index and no limit.
+            (number.abs() < 1e15).then(|| (number as i64).into())
+        }
+        _ => None,
+    }
 }
 
 fn usage<T>(text: &str) -> Result<T, Problem> {
@@ -257,12 +309,13 @@ mod tests {
 
     use super::super::arguments::ReadCell;
     use super::*;
+    use crate::notebook::CellSelector;
 
     #[test]
     fn a_bad_argument_is_named() {
         let message = |arguments: Value| {
             let arguments = arguments.as_object().cloned().unwrap_or_default();
-            read::<ReadCell>(arguments).unwrap_err().message
+            read::<ReadCell>(arguments).map(drop).unwrap_err().message
         };
         for (arguments, expected) in [
             (
@@ -277,5 +330,70 @@ mod tests {
         ] {
             assert_eq!(message(arguments), expected);
         }
+    }
+
+    #[test]
+    fn values_in_strings_and_unknown_arguments_cost_no_turn() {
+        let read = |arguments: Value| {
+            let arguments = arguments.as_object().cloned().unwrap_or_default();
+            read::<RunCell>(arguments).map(|(read, unknown)| {
+                let cells = read.cell.map(|it| it.selectors()).unwrap_or_default();
+                (cells, read.all, read.limit, read.timeout_s, unknown)
+            })
+        };
+        let index = |all: &[i64]| {
+            all.iter()
+                .map(|it| CellSelector::Index(*it))
+                .collect::<Vec<_>>()
+        };
+        for (arguments, expected) in [
+            (
+                json!({"notebook": "a", "all": "true", "limit": "100", "timeout": "2.5"}),
+                (vec![], true, Some(100), Some(2.5), vec![]),
+            ),
+            (
+                json!({"notebook": "a", "cells": "[0, 2]", "all": "False", "limit": 5.0}),
+                (index(&[0, 2]), false, Some(5), None, vec![]),
+            ),
+            (
+                json!({"notebook": "a", "cell": 0.0, "dry": true, "reason": "it is stale"}),
+                (
+                    index(&[0]),
+                    false,
+                    None,
+                    None,
+                    vec!["dry".to_owned(), "reason".to_owned()],
+                ),
+            ),
+            // A string is never an index.
+            (
+                json!({"notebook": "a", "cell": "12"}),
+                (
+                    vec![CellSelector::Id("12".to_owned())],
+                    false,
+                    None,
+                    None,
+                    vec![],
+                ),
+            ),
+        ] {
+            assert_eq!(read(arguments.clone()).unwrap(), expected, "{arguments}");
+        }
+        for arguments in [
+            json!({"notebook": "a", "all": "yes"}),
+            json!({"notebook": "a", "limit": "ten"}),
+            json!({"notebook": "a", "limit": 1.5}),
+            json!({"notebook": "a", "cell": "[0"}),
+            json!({"cell": 0, "file": "a"}),
+        ] {
+            let refused = read(arguments.clone());
+            // Half a list is an id that there is not.
+            let is_id = refused
+                .as_ref()
+                .is_ok_and(|it| it.0 == [CellSelector::Id("[0".to_owned())]);
+            assert!(refused.is_err() || is_id, "{arguments}");
+        }
+        let many: JsonObject = (0..40).map(|at| (format!("a{at}"), json!(1))).collect();
+        assert!(super::read::<RunCell>(many).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ClientCapabilities, ContentBlock};
 use serde_json::{Map, Value, json};
 
 use super::commands::{as_tools, problem_lines};
@@ -18,13 +18,61 @@ use crate::text::Part;
 /// The largest image in an answer, in bytes. Clients refuse larger ones.
 const LARGEST_IMAGE: usize = 3 << 20;
 
+/// The longest side of an image, in pixels, unless the call names another one: models look at no more.
+const IMAGE_SIDE: u32 = 1568;
+
+/// What the answers to a client contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// Text and images. Models get this: some clients give a model the structured content in place of all else.
+    #[default]
+    Text,
+    /// Images, and as structured content the object that the command prints with `--json`.
+    Structured,
+    /// All of these.
+    Both,
+}
+
+impl AnswerForm {
+    /// Returns the form that a client's experimental capability `nb` asks for.
+    pub(super) fn wished(capabilities: &ClientCapabilities) -> Option<Self> {
+        match capabilities
+            .experimental
+            .as_ref()?
+            .get("nb")?
+            .get("answers")?
+            .as_str()?
+        {
+            "text" => Some(Self::Text),
+            "structured" => Some(Self::Structured),
+            "both" => Some(Self::Both),
+            _ => None,
+        }
+    }
+
+    pub(super) fn has_fields(self) -> bool {
+        self != Self::Text
+    }
+
+    /// Leaves in a result what the form has.
+    pub(super) fn apply(self, result: &mut CallToolResult) {
+        match self {
+            Self::Text => result.structured_content = None,
+            Self::Structured => result
+                .content
+                .retain(|it| !matches!(it, ContentBlock::Text(_))),
+            Self::Both => {}
+        }
+    }
+}
+
 /// What a tool answers.
 #[derive(Debug, Default)]
 pub(super) struct ToolAnswer {
     /// The answer as text.
     pub(super) parts: Vec<Part>,
     pub(super) images: Vec<Image>,
-    /// The longest side that an image may have, in pixels; `None` for what models read.
+    /// The longest side that an image may have, in pixels; `None` for [`IMAGE_SIDE`].
     pub(super) image_size: Option<u32>,
     /// The answer's own fields.
     pub(super) fields: Map<String, Value>,
@@ -81,18 +129,17 @@ impl ToolAnswer {
         status.unwrap_or(other).to_owned()
     }
 
-    /// Scales the images down to [`ToolAnswer::image_size`], and to what models read. The text says how many were
-    /// left out.
+    /// Scales the images down to [`ToolAnswer::image_size`]. The text says how many were left out.
     async fn prepare_images(&mut self) {
         let images = std::mem::take(&mut self.images);
-        let (count, size) = (images.len(), self.image_size);
+        let (count, size) = (images.len(), self.image_size.unwrap_or(IMAGE_SIDE));
         if count == 0 {
             return;
         }
         let work = tokio::task::spawn_blocking(move || {
             let images = images.into_iter().filter_map(|image| {
                 let bytes = STANDARD.decode(&image.base64).ok()?;
-                let bytes = image_within(bytes, &image.mime, size, LARGEST_IMAGE)?;
+                let bytes = image_within(bytes, &image.mime, Some(size), LARGEST_IMAGE)?;
                 let base64 = STANDARD.encode(bytes);
                 Some(Image { base64, ..image })
             });

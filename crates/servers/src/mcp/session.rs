@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::LocalPoolHandle;
 
 use super::positions::Positions;
+use super::result::AnswerForm;
 use super::tools::Allowed;
 use crate::activity::actor::Actor;
 use crate::api::caller::{Caller, CallerSettings};
@@ -31,6 +32,8 @@ pub struct McpOptions {
     pub tools: Vec<String>,
     /// How many calls a client may make in a minute; `None` is no limit.
     pub rate: Option<usize>,
+    /// What answers contain; `None` is what the client wishes, else text and images.
+    pub answers: Option<AnswerForm>,
     /// Receives a line for each thing that a request waits for.
     pub progress: fn(&str),
 }
@@ -43,6 +46,7 @@ pub(super) struct Sessions {
     /// The name to act under, if it is not the client's.
     name: Option<String>,
     rate: Option<usize>,
+    answers: Option<AnswerForm>,
     progress: fn(&str),
     /// The thread that does the work of all requests.
     worker: LocalPoolHandle,
@@ -68,6 +72,7 @@ impl Sessions {
             allowed,
             name: options.name,
             rate: options.rate,
+            answers: options.answers,
             progress: options.progress,
             worker: LocalPoolHandle::new(1),
         })
@@ -116,6 +121,12 @@ impl Session {
     /// Returns how many calls the client may make in a minute.
     pub(super) fn rate(&self) -> Option<usize> {
         self.common.rate
+    }
+
+    /// Returns what answers to the client contain.
+    pub(super) fn answer_form(&self, context: &RequestContext<RoleServer>) -> AnswerForm {
+        let wished = || AnswerForm::wished(&context.client_capabilities()?);
+        self.common.answers.or_else(wished).unwrap_or_default()
     }
 
     /// Does work on the server's worker.

@@ -101,7 +101,7 @@ const TOOLS: [Entry; 14] = [
         aliases: "insert_cell add_cell append_cell insert_execute_code_cell append_execute_code_cell add_code_cell \
                   add_markdown_cell insert_markdown_cell append_markdown_cell",
         effect: Effect::Adds,
-        description: "Add a cell, at the end unless a place is given, and run it if run is true.",
+        description: "Add a cell, at the end unless a place is given.",
         schema: schema::<arguments::CreateCell>,
     },
     Entry {
@@ -109,9 +109,8 @@ const TOOLS: [Entry; 14] = [
         name: "update_cell",
         aliases: "edit_cell overwrite_cell_source modify_cell set_cell edit_cell_source",
         effect: Effect::Changes,
-        description: "Change a cell's text (all of it, or old_string to new_string) or type, and run it if run \
-                      is true. Others' changes of other lines are kept. If others changed the same lines \
-                      since you read it, error 409 shows their change; nothing is written.",
+        description: "Change a cell's text or type. Others' changes of other lines are kept. If others changed the \
+                      same lines since you read it, error 409 shows their change; nothing is written.",
         schema: schema::<arguments::UpdateCell>,
     },
     Entry {
@@ -262,10 +261,16 @@ impl Allowed {
         allowed.map(|entry| entry.name).collect()
     }
 
-    /// Returns the list of tools for clients.
-    pub(super) fn list(&self) -> Vec<Tool> {
+    /// Returns the list of tools for clients. `has_fields` says whether answers have structured content.
+    pub(super) fn list(&self, has_fields: bool) -> Vec<Tool> {
         let allowed = TOOLS.iter().filter(|entry| self.allows(entry));
-        allowed.map(|entry| entry.tool(self.read_only)).collect()
+        let tools = allowed.map(|entry| entry.tool(self.read_only));
+        match has_fields {
+            true => tools
+                .map(|tool| tool.with_raw_output_schema(Arc::new(output())))
+                .collect(),
+            false => tools.collect(),
+        }
     }
 }
 
@@ -282,19 +287,14 @@ impl Entry {
             };
             without_changes(&mut schema);
         }
-        let hints = match effect {
-            Effect::Reads => hints.read_only(true),
-            Effect::Adds => hints.read_only(false).destructive(false),
-            Effect::Changes | Effect::Mixed => hints.read_only(false).destructive(true),
-            Effect::Runs => hints.read_only(false).destructive(true).open_world(true),
-        };
-        let hints = match effect {
-            Effect::Runs => hints,
-            _ => hints.open_world(false),
-        };
-        Tool::new(self.name, description, schema)
-            .with_raw_output_schema(Arc::new(output()))
-            .with_annotations(hints)
+        let tool = Tool::new(self.name, description, schema);
+        // What is not said has the protocol's default: a tool that destroys, in an open world.
+        match effect {
+            Effect::Reads => tool.with_annotations(hints.read_only(true).open_world(false)),
+            Effect::Adds => tool.with_annotations(hints.destructive(false).open_world(false)),
+            Effect::Changes | Effect::Mixed => tool.with_annotations(hints.open_world(false)),
+            Effect::Runs => tool,
+        }
     }
 }
 
@@ -350,12 +350,18 @@ fn schema<T: JsonSchema>() -> JsonObject {
 }
 
 /// Removes titles, formats and defaults from a schema, and the null of optional values: a client leaves
-/// them out.
+/// them out. What there is no argument for is passed over.
 fn shorten(schema: &mut Value, is_schema: bool) {
     match schema {
         Value::Object(object) => {
             if is_schema {
-                for key in ["title", "format", "default", "minimum"] {
+                for key in [
+                    "title",
+                    "format",
+                    "default",
+                    "minimum",
+                    "additionalProperties",
+                ] {
                     object.remove(key);
                 }
                 if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -363,6 +369,14 @@ fn shorten(schema: &mut Value, is_schema: bool) {
                     if let [only] = types.as_slice() {
                         let only = only.clone();
                         object.insert("type".to_owned(), only);
+                    }
+                }
+                if let Some(Value::Array(all)) = object.get_mut("anyOf") {
+                    all.retain(|it| *it != json!({"type": "null"}));
+                    if let [Value::Object(only)] = all.as_mut_slice() {
+                        let only = std::mem::take(only);
+                        object.remove("anyOf");
+                        object.extend(only);
                     }
                 }
                 if let Some(Value::Array(values)) = object.get_mut("enum") {
@@ -387,14 +401,16 @@ mod tests {
 
     #[test]
     fn the_list_is_short() {
-        let tools = Allowed::default().list();
+        let tools = Allowed::default().list(false);
         assert_eq!(tools.len(), 14);
         let text = serde_json::to_string(&tools).unwrap();
-        assert!(text.len() < 12_000, "{}", text.len());
+        assert!(text.len() < 8_000, "{}", text.len());
+        assert!(!text.contains("outputSchema"));
         for tool in &tools {
             let schema = tool.schema_as_json_value();
-            assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
             assert!(!schema.to_string().contains("null"), "{schema}");
+            // Some clients refuse lists of types.
+            assert!(!schema.to_string().contains("\"type\":["), "{schema}");
             if tool.name != "notebooks" {
                 let required = schema["required"].as_array().unwrap();
                 assert!(required.contains(&"notebook".into()), "{}", tool.name);
@@ -460,7 +476,7 @@ mod tests {
         assert_eq!(read_only.find("run_code"), None);
         assert_eq!(read_only.find("read_cell"), Some(ReadCell));
         assert!(!read_only.names().contains(&"delete_cell"));
-        let listed = serde_json::to_string(&read_only.list()).unwrap();
+        let listed = serde_json::to_string(&read_only.list(false)).unwrap();
         for change in [
             "interrupt",
             "restart",
@@ -471,7 +487,10 @@ mod tests {
         ] {
             assert!(!listed.contains(&format!("\"{change}\"")), "{listed}");
         }
-        let kernel = read_only.list().into_iter().find(|it| it.name == "kernel");
+        let kernel = read_only
+            .list(false)
+            .into_iter()
+            .find(|it| it.name == "kernel");
         let kernel = kernel.unwrap().schema_as_json_value();
         assert_eq!(kernel["properties"]["action"]["enum"], json!(["status"]));
         let one = Allowed {
