@@ -83,7 +83,7 @@ impl DocumentActivity {
     pub(super) fn happened(&mut self, happened: Happened, live: &LiveDocument) {
         match happened.what {
             What::Events(events, kernel) => {
-                self.kernel = Some(kernel);
+                self.kernel = Some(*kernel);
                 for event in &events {
                     self.marks.event(event, &self.key, live);
                 }
@@ -157,7 +157,7 @@ pub(super) struct Happened {
 #[derive(Debug)]
 enum What {
     /// The events of its kernel and its file, oldest first, and what its kernel does now.
-    Events(Vec<Event>, KernelNow),
+    Events(Vec<Event>, Box<KernelNow>),
     /// The cells that are out of date now.
     Stale(Vec<StaleMark>),
 }
@@ -188,7 +188,7 @@ async fn follow(project: Project, key: String, doc: String, reports: mpsc::Sende
         let kernel = followed.kernel(asks).await;
         let happened = Happened {
             doc: doc.clone(),
-            what: What::Events(events, kernel),
+            what: What::Events(events, Box::new(kernel)),
         };
         if reports.send(happened).await.is_err() {
             return;
