@@ -26,6 +26,7 @@ mod notebooks;
 mod ports;
 mod prints;
 mod python;
+mod random_notebooks;
 mod run;
 mod scope;
 mod seeing;
