@@ -40,6 +40,7 @@ mod vscode;
 mod vscode_extension;
 mod web;
 mod web_jupyter;
+mod witness;
 mod workbench;
 mod world;
 mod writers;
