@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `nb_wire` | `wire`, `zmtp`, `route`, `socket` |
 //! | `nb_notebook` | `notebook` |
-//! | `nb_python` | `code`, `graph` |
+//! | `nb_python` | `code`, `graph`, `witness` |
 //! | `nb_project` | `hint`, `project` |
 //! | `nb_kernels` | `kernel`, `client`, `task` |
 //! | `nb_core` | `activity`, `editing`, `lifecycle`, `execution` |
@@ -50,7 +50,7 @@ pub use nb_api::{api, stale, text};
 #[cfg(feature = "cli")]
 pub use nb_live::{editors, live, pages};
 #[cfg(feature = "cli")]
-pub use nb_python::{code, graph};
+pub use nb_python::{code, graph, witness};
 #[cfg(feature = "cli")]
 pub use nb_remote::{remote, server};
 #[cfg(feature = "cli")]

@@ -1,7 +1,7 @@
 """Runs texts on a real kernel, many notebooks in one: each line of stdin is a list of lists of texts.
 
 The answer is a line for each: of every list, whether each text ran to its end, and then the variables with their
-values, so that two kernels can be compared.
+values, so that two kernels can be compared. Files in the working directory count as variables, `file:NAME`.
 """
 
 import json
@@ -10,12 +10,13 @@ import sys
 from jupyter_client.manager import start_new_kernel
 
 IN_KERNEL = '''
-import json, sys, types
+import functools, json, os, shutil, sys, tempfile, types
 from IPython import get_ipython
 from IPython.utils.io import capture_output
 
 shell = get_ipython()
 own = set(shell.user_ns)
+folder = tempfile.mkdtemp()
 
 
 def canonical(value, depth=0):
@@ -43,6 +44,18 @@ def canonical(value, depth=0):
     if isinstance(value, type):
         parts = {k: v for k, v in vars(value).items() if not k.startswith("__")}
         return [name, value.__name__, canonical(parts, depth + 1)]
+    if isinstance(value, (types.MethodType, types.BuiltinMethodType)):
+        return [name, value.__name__, canonical(value.__self__, depth + 1)]
+    if isinstance(value, functools.partial):
+        return [name, canonical(value.func, depth + 1), canonical(value.args, depth + 1)]
+    if isinstance(value, (type({}.keys()), type({}.items()), bytearray, memoryview)):
+        return [name, canonical(list(value), depth + 1)]
+    if isinstance(value, types.GeneratorType):
+        # What is left of it may read other variables, which are compared themselves.
+        frame = value.gi_frame
+        return [name, frame and [frame.f_lasti, canonical(frame.f_locals, depth + 1)]]
+    if isinstance(value, map):
+        return [name, canonical(value.__reduce__()[1], depth + 1)]
     if hasattr(value, "__next__"):
         return [name, rest(value, depth)]
     if hasattr(value, "__dict__"):
@@ -60,24 +73,43 @@ def rest(iterator, depth):
     return found
 
 
-def play(texts):
+def forget():
+    """Makes the kernel as it was, in an empty folder."""
     for name in set(shell.user_ns) - own:
         del shell.user_ns[name]
+    os.chdir(folder)
+    shutil.rmtree("files", ignore_errors=True)
+    os.mkdir("files")
+    os.chdir("files")
+
+
+def look():
+    """Returns the variables and the files with their values."""
+    hidden = shell.user_ns_hidden
+    names = [n for n in shell.user_ns if n not in own and n not in hidden and not n.startswith("_")]
+    # Iterators are used up by a look: last.
+    is_iterator = lambda n: hasattr(shell.user_ns[n], "__next__")
+    values = {n: canonical(shell.user_ns[n]) for n in sorted(names, key=is_iterator)}
+    for file in os.listdir("."):
+        with open(file) as text:
+            values["file:" + file] = text.read()
+    return values
+
+
+def play(texts):
+    forget()
     ended = []
     with capture_output():
         for text in texts:
             result = shell.run_cell(text, store_history=False, silent=True)
             ended.append(bool(result.success))
-        hidden = shell.user_ns_hidden
-        names = [n for n in shell.user_ns if n not in own and n not in hidden and not n.startswith("_")]
-        # Iterators are used up by a look: last.
-        is_iterator = lambda n: hasattr(shell.user_ns[n], "__next__")
-        values = {n: canonical(shell.user_ns[n]) for n in sorted(names, key=is_iterator)}
-    return {"ended": ended, "values": values}
+    return {"ended": ended, "values": look()}
 
 
 player = types.ModuleType("player")
 player.play_all = lambda scripts: json.dumps([play(texts) for texts in scripts])
+player.look_all = lambda: json.dumps(look())
+player.forget = forget
 sys.modules["player"] = player
 '''
 
@@ -109,4 +141,5 @@ def run(client, code):
     return eval(given[0]) if given else ""
 
 
-main()
+if __name__ == "__main__":
+    main()

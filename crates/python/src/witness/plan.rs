@@ -1,0 +1,350 @@
+//! Which cell to run next so that the kernel has what Restart & Run All would give it.
+//!
+//! The version of a resource is a chain: the run that bound it, and then the runs that changed it. There are two chains
+//! of each resource: the live one, and the one before a cell of the document if each cell had done what it did in its
+//! last run. A cell is good if its last run had today's text and read the chains of the document. That one rule holds
+//! for edited, deleted, new and moved cells, and for cells that ran in another order.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{ExecutionFacts, FactKind, FactWrite, Resource};
+
+/// How many versions a live chain has at most.
+const MOST_VERSIONS: usize = 1000;
+
+/// A state of a resource after one run: the number of that run, or of an earlier one that gave the same.
+type Version = u64;
+
+/// The versions in the document, each with the place of its cell and the kind of its write.
+type DocumentChains = BTreeMap<Resource, Vec<(Version, usize, FactKind)>>;
+
+/// What a kernel has run, with what it said about each run.
+#[derive(Clone, Debug, Default)]
+pub struct WitnessedKernel {
+    live: BTreeMap<Resource, Vec<Version>>,
+    last: HashMap<String, LastRun>,
+    /// The variables that the functions in a variable name.
+    reach: BTreeMap<Resource, BTreeSet<Resource>>,
+    runs: Version,
+    /// A run of which nothing is known may have written any variable.
+    has_unseen: bool,
+}
+
+/// The last run of a cell.
+#[derive(Clone, Debug, Default)]
+struct LastRun {
+    text: String,
+    is_seen: bool,
+    is_ok: bool,
+    reads_any: bool,
+    reads: BTreeMap<Resource, Vec<Version>>,
+    /// What runs of the same text have read before: which of two names a run reads may depend on their values.
+    read_before: BTreeSet<Resource>,
+    /// What it writes only perhaps: whether it did is seen only if the name has no value before.
+    perhaps: BTreeSet<Resource>,
+    writes: BTreeMap<Resource, (Version, FactWrite)>,
+    is_uncertain: bool,
+}
+
+/// What a walk over the cells has found.
+#[derive(Debug, Default)]
+struct Walk {
+    /// The cells to run, with the variables to delete before.
+    runs: Vec<(usize, BTreeSet<Resource>)>,
+    /// The cells that a cell needs again.
+    wanted: BTreeSet<usize>,
+    document: DocumentChains,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WitnessStep {
+    /// Run the cell at this place.
+    Run(usize),
+    /// Delete these variables: the next cell mentions them, and no cell above it gives them a value.
+    Unbind(BTreeSet<Resource>),
+    /// Nothing: the kernel has what Restart & Run All would give.
+    Done(Uncertainty),
+}
+
+/// What is not certain when all cells have run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uncertainty {
+    /// A run of which nothing is known may have written any variable.
+    pub is_any: bool,
+    /// The places of the cells that may give other values after a restart.
+    pub cells: BTreeSet<usize>,
+    /// The resources that have a value from such a cell.
+    pub resources: BTreeSet<Resource>,
+    /// The resources that no cell gives a value: they are left from code that is no longer there.
+    pub left: BTreeSet<Resource>,
+}
+
+/// Says whether a resource is a variable, which can be deleted.
+fn is_variable(resource: &str) -> bool {
+    !resource.contains(':')
+}
+
+impl WitnessedKernel {
+    /// Notes that the kernel has run a text, of this cell if it is one's. Without facts it may have done anything.
+    pub fn ran(&mut self, cell: Option<&str>, text: &str, facts: Option<&ExecutionFacts>) {
+        self.runs += 1;
+        let run = self.runs;
+        let Some(facts) = facts else {
+            self.has_unseen = true;
+            self.live.values_mut().for_each(|chain| chain.push(run));
+            if let Some(cell) = cell {
+                let last = LastRun {
+                    text: text.to_owned(),
+                    ..LastRun::default()
+                };
+                self.last.insert(cell.to_owned(), last);
+            }
+            return;
+        };
+        let chain = |name: &Resource| {
+            let chain = self.live.get(name).cloned().unwrap_or_default();
+            (name.clone(), chain)
+        };
+        let mut reads: BTreeMap<_, _> = facts.reads.iter().map(chain).collect();
+        if facts.reads_any {
+            reads.extend(self.live.clone());
+        }
+        let earlier = cell.and_then(|cell| self.last.get(cell));
+        let same_text = earlier.filter(|earlier| earlier.text == text);
+        let read_before = same_text
+            .into_iter()
+            .flat_map(|it| it.reads.keys().chain(&it.read_before));
+        let read_before = read_before.cloned().collect();
+        let mut writes = BTreeMap::new();
+        for (name, write) in &facts.writes {
+            let live = self.live.entry(name.clone()).or_default();
+            let earlier = earlier.and_then(|it| it.writes.get(name));
+            let same = earlier.filter(|(version, it)| {
+                let is_first = live.first() == Some(version);
+                let is_free =
+                    |it: &FactWrite| it.2 || it.3 && (is_first || it.0 == FactKind::Changed);
+                it.1.is_some()
+                    && it.1 == write.1
+                    && it.0 == write.0
+                    && is_free(it)
+                    && is_free(write)
+            });
+            let version = same.map_or(run, |(version, _)| *version);
+            write_chain(live, write.0, version);
+            writes.insert(name.clone(), (version, write.clone()));
+            match facts.reach.get(name) {
+                Some(reach) => drop(self.reach.insert(name.clone(), reach.clone())),
+                None => drop(self.reach.remove(name)),
+            }
+        }
+        self.live.retain(|_, chain| !chain.is_empty());
+        if let Some(cell) = cell {
+            let last = LastRun {
+                text: text.to_owned(),
+                is_seen: true,
+                is_ok: facts.ok,
+                reads_any: facts.reads_any,
+                reads,
+                read_before,
+                perhaps: facts.perhaps.clone(),
+                writes,
+                is_uncertain: !facts.uncertain.is_empty(),
+            };
+            self.last.insert(cell.to_owned(), last);
+        }
+    }
+
+    /// Notes that variables were deleted.
+    pub fn unbound(&mut self, names: &BTreeSet<Resource>) {
+        self.live.retain(|name, _| !names.contains(name));
+    }
+
+    /// Returns what to do next for cells, which are ids and texts in the document's order.
+    pub fn next(&self, cells: &[(&str, &str)]) -> WitnessStep {
+        let mut wanted = BTreeSet::new();
+        loop {
+            let found = self.walk(cells, &wanted);
+            // A cell above is wanted, too: what was found below it may change.
+            if !found.wanted.is_subset(&wanted) {
+                wanted.extend(found.wanted);
+                continue;
+            }
+            return match found.runs.first() {
+                Some((_, unbind)) if !unbind.is_empty() => WitnessStep::Unbind(unbind.clone()),
+                Some((place, _)) => WitnessStep::Run(*place),
+                None => WitnessStep::Done(self.doubts(cells, &found.document)),
+            };
+        }
+    }
+
+    /// Walks over the cells as if those that are to run gave what they gave before. It ends at the first cell that needs
+    /// others.
+    fn walk(&self, cells: &[(&str, &str)], wanted: &BTreeSet<usize>) -> Walk {
+        let mut walk = Walk::default();
+        let mut live = self.live.clone();
+        for (place, (id, text)) in cells.iter().enumerate() {
+            let last = self
+                .last
+                .get(*id)
+                .filter(|last| last.is_seen && last.text == *text);
+            let good = last.filter(|last| last.is_ok && has_read(last, &walk.document, &self.live));
+            if good.is_none() || wanted.contains(&place) {
+                let reads = match last {
+                    Some(last) if !last.reads_any => last
+                        .reads
+                        .keys()
+                        .chain(&last.read_before)
+                        .cloned()
+                        .collect(),
+                    Some(_) => walk.document.keys().chain(live.keys()).cloned().collect(),
+                    None => self.mentioned(text),
+                };
+                let (more, mut unbind) = to_restore(&reads, &walk.document, &live);
+                if !more.is_empty() {
+                    walk.wanted = more;
+                    return walk;
+                }
+                let perhaps = last.into_iter().flat_map(|last| &last.perhaps);
+                let is_left = |name: &&Resource| {
+                    live.contains_key(*name) && walk.document.get(*name).is_none_or(Vec::is_empty)
+                };
+                unbind.extend(perhaps.filter(is_left).cloned());
+                live.retain(|name, _| !unbind.contains(name));
+                for (name, (version, write)) in last.into_iter().flat_map(|last| &last.writes) {
+                    write_chain(live.entry(name.clone()).or_default(), write.0, *version);
+                }
+                walk.runs.push((place, unbind));
+            }
+            if let Some(last) = last {
+                write_document(&mut walk.document, place, last);
+            }
+        }
+        let all: BTreeSet<_> = walk.document.keys().cloned().collect();
+        walk.wanted = to_restore(&all, &walk.document, &live).0;
+        walk
+    }
+
+    /// Returns the variables that a text mentions which did not run, and those that their functions name.
+    fn mentioned(&self, text: &str) -> BTreeSet<Resource> {
+        let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let mut all: BTreeSet<Resource> = words
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let mut open: Vec<_> = all.iter().cloned().collect();
+        while let Some(name) = open.pop() {
+            for name in self.reach.get(&name).into_iter().flatten() {
+                if all.insert(name.clone()) {
+                    open.push(name.clone());
+                }
+            }
+        }
+        all
+    }
+
+    fn doubts(&self, cells: &[(&str, &str)], document: &DocumentChains) -> Uncertainty {
+        let mut doubts = Uncertainty {
+            is_any: self.has_unseen,
+            ..Uncertainty::default()
+        };
+        let mut chains = DocumentChains::new();
+        for (place, (id, _)) in cells.iter().enumerate() {
+            let Some(last) = self.last.get(*id) else {
+                continue;
+            };
+            let is_doubtful = last.reads.iter().any(|(name, read)| {
+                let want = chains.get(name).map_or(&[][..], Vec::as_slice);
+                let is_left = !can_restore(name, want) && !read.is_empty();
+                is_left || want.iter().any(|it| doubts.cells.contains(&it.1))
+            });
+            if last.is_uncertain || is_doubtful {
+                doubts.cells.insert(place);
+            }
+            write_document(&mut chains, place, last);
+        }
+        for (name, chain) in document {
+            if chain.iter().any(|it| doubts.cells.contains(&it.1)) || !can_restore(name, chain) {
+                doubts.resources.insert(name.clone());
+            }
+        }
+        let is_left = |name: &&Resource| document.get(*name).is_none_or(Vec::is_empty);
+        doubts.left = self.live.keys().filter(is_left).cloned().collect();
+        doubts
+    }
+}
+
+/// Says whether runs can give a resource this chain. What is no variable cannot be deleted: only a cell that binds it
+/// makes it as it was.
+fn can_restore(name: &str, want: &[(Version, usize, FactKind)]) -> bool {
+    is_variable(name) || want.first().is_some_and(|it| it.2 == FactKind::Bound)
+}
+
+fn write_chain(chain: &mut Vec<Version>, kind: FactKind, version: Version) {
+    match kind {
+        FactKind::Bound => *chain = vec![version],
+        // No document has such a chain: what binds the name has to run again.
+        FactKind::Changed if chain.len() >= MOST_VERSIONS => *chain = vec![version],
+        FactKind::Changed => chain.push(version),
+        FactKind::Gone => chain.clear(),
+    }
+}
+
+fn write_document(document: &mut DocumentChains, place: usize, last: &LastRun) {
+    for (name, (version, write)) in &last.writes {
+        let chain = document.entry(name.clone()).or_default();
+        match write.0 {
+            FactKind::Bound => *chain = vec![(*version, place, write.0)],
+            FactKind::Changed => chain.push((*version, place, write.0)),
+            FactKind::Gone => chain.clear(),
+        }
+    }
+}
+
+/// Says whether the last run of a cell has read what the document has before it.
+fn has_read(
+    last: &LastRun,
+    document: &DocumentChains,
+    live: &BTreeMap<Resource, Vec<Version>>,
+) -> bool {
+    let in_document = document.keys().filter(|_| last.reads_any);
+    let mut all = last.reads.keys().chain(in_document);
+    all.all(|name| {
+        let want = document.get(name).map_or(&[][..], Vec::as_slice);
+        let read = last.reads.get(name).map_or(&[][..], Vec::as_slice);
+        if can_restore(name, want) {
+            return want.iter().map(|it| it.0).eq(read.iter().copied());
+        }
+        // What was there before the cells cannot be made again: the last of them counts, or what is there now.
+        let is_now = live.get(name).and_then(|live| live.last()) == read.last();
+        is_now || want.last().is_none_or(|it| Some(&it.0) == read.last())
+    })
+}
+
+/// Returns the cells that give resources what the document has there, and the variables that it does not have.
+fn to_restore(
+    names: &BTreeSet<Resource>,
+    document: &DocumentChains,
+    live: &BTreeMap<Resource, Vec<Version>>,
+) -> (BTreeSet<usize>, BTreeSet<Resource>) {
+    let (mut cells, mut unbind) = (BTreeSet::new(), BTreeSet::new());
+    for name in names {
+        let want = document.get(name).map_or(&[][..], Vec::as_slice);
+        let live = live.get(name).map_or(&[][..], Vec::as_slice);
+        let are_same = want
+            .iter()
+            .zip(live)
+            .filter(|(it, live)| it.0 == **live)
+            .count();
+        if are_same == live.len() && are_same == want.len() || !can_restore(name, want) {
+            continue;
+        }
+        if want.is_empty() {
+            unbind.insert(name.clone());
+        }
+        // If the live chain is the beginning of the document's one, the rest is enough.
+        let rest = if are_same == live.len() { are_same } else { 0 };
+        cells.extend(want.iter().skip(rest).map(|it| it.1));
+    }
+    (cells, unbind)
+}
