@@ -55,6 +55,16 @@ fn edit(world: &World, cell: &str, source: &str) -> Output {
 }
 
 #[test]
+fn cells_with_an_error_are_listed() {
+    let world = notebook(&["x = 1", "1 / 0", "y = 1"]);
+    nb(&world, ["exec", "a.ipynb", "0", "1"]).ended(1);
+    let failed = nb(&world, ["cells", "a.ipynb", "--failed", "--json"]);
+    let failed = failed.ended(0).json();
+    let cells = failed["cells"].as_array().expect("a list").iter();
+    assert_eq!(cells.map(|cell| &cell["index"]).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn an_edit_makes_what_depends_on_it_stale_and_only_that_runs_again() {
     let world = notebook(&CELLS);
     assert_eq!(stale(&world).len(), 5);

@@ -56,10 +56,10 @@ pub(super) fn read<T: DeserializeOwned>(
 ) -> Result<(T, Vec<String>), Problem> {
     let mut unknown = Vec::new();
     for _ in 0..MOST_REPAIRS {
-        let Err(error) = T::deserialize(&Value::Object(arguments.clone())) else {
-            break;
+        let message = match T::deserialize(Value::Object(arguments.clone())) {
+            Ok(read) => return Ok((read, unknown)),
+            Err(error) => error.to_string(),
         };
-        let message = error.to_string();
         if let Some(name) = unknown_field(&message)
             && arguments.remove(name).is_some()
         {
@@ -86,9 +86,7 @@ pub(super) fn read<T: DeserializeOwned>(
             }
         };
     }
-    let read = T::deserialize(Value::Object(arguments));
-    let read = read.map_err(|error| Problem::new(ProblemKind::Usage, error.to_string()))?;
-    Ok((read, unknown))
+    usage("too many arguments are unknown, or of another type")
 }
 
 /// Returns the name of the field that an error says is unknown.
