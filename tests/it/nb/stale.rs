@@ -57,7 +57,7 @@ fn edit(world: &World, cell: &str, source: &str) -> Output {
 #[test]
 fn cells_with_an_error_are_listed() {
     let world = notebook(&["x = 1", "1 / 0", "y = 1"]);
-    nb(&world, ["exec", "a.ipynb", "0", "1"]).ended(1);
+    nb(&world, ["exec", "a.ipynb", "0", "1"]).ended(3);
     let failed = nb(&world, ["cells", "a.ipynb", "--failed", "--json"]);
     let failed = failed.ended(0).json();
     let cells = failed["cells"].as_array().expect("a list").iter();
