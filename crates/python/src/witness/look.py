@@ -157,14 +157,13 @@ class Look:
 
     def enter(self, value, kind):
         """Notes one object, and returns what it holds."""
-        if kind is list or kind is tuple:
-            return self.sequence(value, kind)
+        # `in` would call the `==` of a metaclass.
+        if kind is list or kind is tuple or kind is set or kind is frozenset:
+            return self.collection(value, kind)
         if kind is dict:
             self.parts.add(id(value))
             self.say("dict", len(value))
             return [] if self.over(len(value)) else self.alternate(dict.items(value))
-        if kind is set or kind is frozenset:
-            return self.set(value, kind)
         if kind is types.FunctionType:
             return self.function(value)
         if kind is types.CodeType:
@@ -221,25 +220,17 @@ class Look:
     def alternate(items):
         return [part for pair in items for part in pair]
 
-    def sequence(self, value, kind):
-        if kind is list:
+    def collection(self, value, kind):
+        if kind is list or kind is set:
             self.parts.add(id(value))
         self.say(kind.__name__, len(value))
         if self.over(len(value)):
             return []
         if ATOMS.issuperset(map(type, value)):
-            self.digest.update(marshal.dumps(value, 2))
-            return []
-        return list(value)
-
-    def set(self, value, kind):
-        if kind is set:
-            self.parts.add(id(value))
-        self.say(kind.__name__, len(value))
-        if self.over(len(value)):
-            return []
-        if ATOMS.issuperset(map(type, value)):
-            self.say(sorted(marshal.dumps(element, 2) for element in value))
+            if kind is set or kind is frozenset:
+                self.say(sorted(marshal.dumps(element, 2) for element in value))
+            else:
+                self.digest.update(marshal.dumps(value, 2))
             return []
         return list(value)
 
