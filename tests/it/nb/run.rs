@@ -181,7 +181,6 @@ fn an_interrupt_ends_a_job_that_is_about_to_begin() {
 
 #[test]
 fn an_interrupt_that_costs_the_kernel_its_reply_ends_the_job_as_interrupted() {
-    let world = world();
     let without_reply = "import time\nsession = get_ipython().kernel.session\nsend = type(session).send\n\
         def without_reply(stream, message, *rest, **more):\n\
         \x20   if message != 'execute_reply': return send(session, stream, message, *rest, **more)\n\
@@ -190,12 +189,18 @@ fn an_interrupt_that_costs_the_kernel_its_reply_ends_the_job_as_interrupted() {
     // ipykernel publishes no error if the signal comes between its own steps.
     let without_error = "try:\n    while True: time.sleep(0.01)\n\
         except KeyboardInterrupt:\n    pass";
-    for waits in [without_error, with_error] {
-        let id = detached(&world, &format!("{without_reply}{waits}"));
-        wait_for_output(&world, &id, "before");
-        nb(&world, ["interrupt"]).ended(0);
-        nb(&world, ["wait", &id]).ended(130);
-    }
+    // Each waits for the reply until `nb` gives it up, after ten seconds.
+    std::thread::scope(|scope| {
+        for waits in [without_error, with_error] {
+            scope.spawn(move || {
+                let world = world();
+                let id = detached(&world, &format!("{without_reply}{waits}"));
+                wait_for_output(&world, &id, "before");
+                nb(&world, ["interrupt"]).ended(0);
+                nb(&world, ["wait", &id]).ended(130);
+            });
+        }
+    });
 }
 
 #[test]

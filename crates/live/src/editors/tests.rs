@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
 use super::serve;
@@ -47,6 +47,21 @@ fn without_stamp(line: &str) -> Value {
         fields.remove("revision");
     }
     message
+}
+
+/// Opens a notebook with the cells `x = 1` and `y = 1`, which the editor calls `a` and `b`.
+async fn open(editor: &mut DuplexStream, path: &Path, can: &[&str]) {
+    let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
+    let cells = cells.map(
+        |(cell, id, source)| json!({"cell": cell, "id": id, "cell_type": "code", "source": source}),
+    );
+    for message in [
+        json!({"type": "initialize", "editor": "e", "can": can}),
+        json!({"type": "open", "doc": "1", "notebook": path, "cells": cells, "dirty": false}),
+    ] {
+        let line = format!("{message}\n");
+        editor.write_all(line.as_bytes()).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -143,19 +158,7 @@ async fn an_editor_is_told_what_agents_did_before_and_while_it_is_open() {
     let (output, answers) = tokio::io::duplex(1 << 20);
     let served = tokio::spawn(serve(input, output, knows_no_stale));
     let mut answers = BufReader::new(answers).lines();
-    let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
-    let cells = cells.map(
-        |(cell, id, source)| json!({"cell": cell, "id": id, "cell_type": "code", "source": source}),
-    );
-    for message in [
-        json!({"type": "initialize", "editor": "e", "can": ["activity"]}),
-        json!({"type": "open", "doc": "1", "notebook": path, "cells": cells, "dirty": false}),
-    ] {
-        editor
-            .write_all(format!("{message}\n").as_bytes())
-            .await
-            .unwrap();
-    }
+    open(&mut editor, &path, &["activity"]).await;
     let mut marks = async || loop {
         let message: Value =
             serde_json::from_str(&answers.next_line().await.unwrap().unwrap()).unwrap();
@@ -206,17 +209,7 @@ async fn an_editor_that_shows_it_is_told_which_cells_are_out_of_date() {
     let (output, answers) = tokio::io::duplex(1 << 20);
     let served = tokio::spawn(serve(input, output, knows_stale));
     let mut answers = BufReader::new(answers).lines();
-    let cells = [("a", "c0", "x = 1"), ("b", "c1", "y = 1")];
-    let cells = cells.map(
-        |(cell, id, source)| json!({"cell": cell, "id": id, "cell_type": "code", "source": source}),
-    );
-    for message in [
-        json!({"type": "initialize", "editor": "e", "can": ["activity", "stale"]}),
-        json!({"type": "open", "doc": "1", "notebook": path, "cells": cells, "dirty": false}),
-    ] {
-        let line = format!("{message}\n");
-        editor.write_all(line.as_bytes()).await.unwrap();
-    }
+    open(&mut editor, &path, &["activity", "stale"]).await;
     for expected in [json!([{"cell": "b", "why": "c1 was edited"}]), json!([])] {
         let stale = loop {
             let line = answers.next_line().await.unwrap().unwrap();

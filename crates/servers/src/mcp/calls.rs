@@ -266,9 +266,10 @@ async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<To
             Some(_) => api::cell_ids(request.caller).await?,
         };
         positions.set(request.notebook, ids.into_iter());
-    }
-    for cell in &answer.cells {
-        positions.see(request.notebook, cell.index, &cell.id);
+    } else {
+        for cell in &answer.cells {
+            positions.see(request.notebook, cell.index, &cell.id);
+        }
     }
     let mut lines = text::cells::lines(&answer, since);
     let more = answer.more;

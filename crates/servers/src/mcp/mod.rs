@@ -1,8 +1,8 @@
 //! An MCP server: the commands of `nb` as tools for agents, on stdin and stdout or over HTTP.
 //!
 //! A tool reads its arguments, calls one function of `api`, and returns the answer as text and images; clients that wish
-//! it get the JSON object that the command's `--json` prints ([`AnswerForm`]). `handler` receives requests, on any thread; their work is
-//! done on one thread of its own, because the futures of `api` stay on the thread that made them.
+//! it get the JSON object that the command's `--json` prints ([`AnswerForm`]). `handler` receives requests, on any
+//! thread; their work is done on one thread of its own, because the futures of `api` stay on the thread that made them.
 //!
 //! Source of the protocol: <https://modelcontextprotocol.io/specification/2025-11-25>.
 
