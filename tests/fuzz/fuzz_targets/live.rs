@@ -89,6 +89,7 @@ fn file(cells: &[(u8, u8)], number: usize) -> FileSnapshot {
         document: Document::parse(text).expect("it is a notebook"),
         stamp: number.to_string(),
         by: "an agent".to_owned(),
+        removed: NAMES.iter().skip(number % 2 * NAMES.len()).map(|it| (*it).to_owned()).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A notebook's file, as it is read for an editor that has it open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use crate::editing::transaction::stamp;
 use crate::editing::view;
 use crate::live::protocol::{EditorRequest, OpenedDocument};
 use crate::live::{FileSnapshot, LiveDocument};
-use crate::notebook::{Document, Revision};
+use crate::notebook::{ChangeKind, Document, Revision};
 use crate::project::Project;
+use crate::project::event::CellStep;
 use crate::project::live_editor::{LiveNotebook, UnsavedText};
 
 /// Who reads the notebook for the journal.
@@ -63,10 +64,12 @@ impl OpenFile {
         let opened = tokio::task::spawn_blocking(move || {
             let file = NotebookFile::of(&path).map_err(|error| error.to_string())?;
             let in_file = file.read().map_err(|error| error.to_string())?;
+            let by = writer(&file, in_file.revision(), None).map(|it| it.by);
             let version = FileSnapshot {
                 stamp: stamp(&in_file),
-                by: writer(&file, &in_file).unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
+                by: by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned()),
                 document: in_file,
+                removed: HashSet::new(),
             };
             let modified = modified(&file);
             let (stamp, by) = (version.stamp.clone(), version.by.clone());
@@ -129,6 +132,7 @@ impl OpenFile {
             stamp: stamp(&after),
             document: after,
             by,
+            removed: HashSet::new(),
         };
         self.proposed = Some(after.clone());
         self.live.propose(after);
@@ -174,18 +178,20 @@ impl OpenFile {
         let file = self.file.clone();
         let known = self.stamp.clone();
         let texts = self.live.texts();
+        let before = self.live.revision();
         let read = tokio::task::spawn_blocking(move || {
             let document = file.read().ok()?;
             let stamp = stamp(&document);
             let modified = modified(&file);
-            let (by, saved) = match stamp != known {
-                true if has_texts(&document, &texts) => (None, Some(document.revision())),
-                true => (writer_soon(&file, &document), None),
+            let revision = document.revision();
+            let (writer, saved) = match stamp != known {
+                true if has_texts(&document, &texts) => (None, Some(revision)),
+                true => (writer_soon(&file, revision, before), None),
                 false => (None, None),
             };
-            Some((document, stamp, modified, by, saved))
+            Some((document, stamp, modified, writer, saved))
         });
-        let Ok(Some((document, stamp, modified, by, saved))) = read.await else {
+        let Ok(Some((document, stamp, modified, writer, saved))) = read.await else {
             tracing::debug!(path = %self.file.real.display(), "an open notebook cannot be read");
             return;
         };
@@ -203,14 +209,19 @@ impl OpenFile {
         }
         self.modified = modified;
         self.saved = saved.or(self.saved);
+        let mut removed = HashSet::new();
         if stamp != self.stamp {
             self.stamp.clone_from(&stamp);
-            self.by = by.unwrap_or_else(|| UNKNOWN_WRITER.to_owned());
+            self.by = UNKNOWN_WRITER.to_owned();
+            if let Some(writer) = writer {
+                (self.by, removed) = (writer.by, writer.removed);
+            }
         }
         self.live.file(FileSnapshot {
             document,
             stamp,
             by: self.by.clone(),
+            removed,
         });
     }
 
@@ -289,23 +300,46 @@ fn has_texts(document: &Document, texts: &[String]) -> bool {
             .all(|(cell, text)| cell.source() == *text)
 }
 
-/// Returns who has written a version of the file, according to the journal.
-fn writer(file: &NotebookFile, document: &Document) -> Option<String> {
-    let revision = document.revision();
+/// Who has written a version of the file, according to the journal.
+struct Writer {
+    by: String,
+    /// The ids of the cells that commands of `nb` have removed since an earlier version.
+    removed: HashSet<String>,
+}
+
+/// Looks in the journal for the writer of a version of the file, and for what was removed since the version `before`.
+fn writer(file: &NotebookFile, revision: Revision, before: Option<Revision>) -> Option<Writer> {
     let events = file.project.events(&file.key).take(RECENT_EVENTS);
-    let mut changes = events.filter_map(|event| Some((event.by.clone(), event.into_change()?)));
-    let (by, _) = changes.find(|(_, change)| change.after == revision)?;
-    by
+    let changes = events.filter_map(|event| Some((event.by.clone(), event.into_change()?)));
+    let mut since = changes.skip_while(|(_, change)| change.after != revision);
+    let (by, last) = since.next()?;
+    let mut removed = HashSet::new();
+    let earlier = since.map(|(_, change)| change);
+    for change in std::iter::once(last).chain(earlier) {
+        if Some(change.after) == before {
+            break;
+        }
+        if change.op.is_some() {
+            let steps = change.changes.into_iter();
+            let is_removal = |step: &CellStep| step.kind == ChangeKind::Removed;
+            removed.extend(steps.filter(is_removal).map(|step| step.cell));
+        }
+        // Nothing is known of what was before.
+        if before.is_none() || Some(change.before) == before {
+            break;
+        }
+    }
+    Some(Writer { by: by?, removed })
 }
 
 /// Like [`writer`]; waits a moment for an edit that is not recorded yet.
-fn writer_soon(file: &NotebookFile, document: &Document) -> Option<String> {
+fn writer_soon(file: &NotebookFile, revision: Revision, before: Revision) -> Option<Writer> {
     for look in 0..LOOKS {
         if look > 0 {
             std::thread::sleep(PAUSE);
         }
-        if let Some(by) = writer(file, document) {
-            return Some(by);
+        if let Some(writer) = writer(file, revision, Some(before)) {
+            return Some(writer);
         }
     }
     None

@@ -199,6 +199,8 @@ fn cell_id(live: &LiveDocument, name: Option<&str>, code: Option<&str>) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -225,6 +227,7 @@ mod tests {
             document: Document::parse(text.to_string()).unwrap(),
             stamp: "1".to_owned(),
             by: "ada".to_owned(),
+            removed: HashSet::new(),
         };
         let opened = OpenedDocument {
             cells: cells.collect(),

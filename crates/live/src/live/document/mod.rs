@@ -39,6 +39,9 @@ pub struct FileSnapshot {
     pub stamp: String,
     /// Who wrote it.
     pub by: String,
+    /// The ids of the cells that commands of `nb` have removed since the version before. Of cells that other programs have
+    /// removed nothing is known: such a version may be an earlier save of the editor.
+    pub removed: HashSet<String>,
 }
 
 /// A text that an editor has and the file has not.
@@ -154,6 +157,8 @@ struct VersionOfOthers {
     /// What the editor and the file had in common before, with what the editor itself has saved since.
     before: Document,
     file: Document,
+    /// The texts before of the cells that a command of `nb` has removed, by their ids.
+    removed: HashMap<String, String>,
     stamp: String,
 }
 
@@ -281,6 +286,7 @@ impl LiveDocument {
         self.is_proposed = false;
         if self.is_room {
             self.base.clone_from(&self.file.document);
+            self.editor.take_data(&self.base);
             self.editor_data.clone_from(&self.file_data);
         }
         if std::mem::take(&mut self.has_saved) {
@@ -296,6 +302,9 @@ impl LiveDocument {
     /// [`LiveDocument::written`], or by [`LiveDocument::file`] with what the file has instead.
     pub fn propose(&mut self, mut file: FileSnapshot) {
         file.document.adopt_ids(&self.file.document);
+        let before = self.file.document.cells().iter().map(Cell::id);
+        let is_removed = |id: &&str| file.document.cell_by_id(id).is_none();
+        file.removed = before.filter(is_removed).map(str::to_owned).collect();
         self.take_version(file);
         self.is_proposed = true;
         self.is_stored = false;
@@ -336,7 +345,7 @@ impl LiveDocument {
         self.is_room && self.is_proposed && !self.is_stored
     }
 
-    fn take_version(&mut self, file: FileSnapshot) {
+    fn take_version(&mut self, mut file: FileSnapshot) {
         if !matches!(self.save, Save::None) {
             self.keep_version_of_others();
         }
@@ -347,6 +356,9 @@ impl LiveDocument {
         if file.stamp != self.file.stamp {
             self.file_data = NotebookData::of(&file.document);
         }
+        file.removed.extend(self.file.removed.drain());
+        let document = &file.document;
+        file.removed.retain(|id| document.cell_by_id(id).is_none());
         self.file = file;
         self.needs_file = false;
         self.changed();
@@ -687,6 +699,8 @@ impl LiveDocument {
     /// Makes the version of the file that the editor now has the base.
     fn rebase(&mut self, base: Document, stamp: String) {
         self.base = base;
+        // A merge takes any other difference for a change by the person, which keeps a cell that others remove.
+        self.editor.take_data(&self.base);
         self.versions.clear();
         self.stamp = stamp;
         let bases = &self.base;

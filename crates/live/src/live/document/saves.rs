@@ -1,6 +1,6 @@
 //! Saves of the editor: what it has written is not a change by others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{LiveDocument, Phase, Save, ShownConflict, VersionOfOthers, new_cell, reached};
 use crate::live::protocol::EditorRequest;
@@ -77,7 +77,7 @@ impl LiveDocument {
         }
         let mut before = self.base.clone();
         let mut file = self.file.document.clone();
-        // What the editor itself has saved, and cells that are not there any more, are no changes by others.
+        // What the editor itself has saved, and cells that it may have removed, are no changes by others.
         for at in (0..file.cells().len()).rev() {
             let cell = &file.cells()[at];
             let source = cell.source().into_owned();
@@ -89,8 +89,13 @@ impl LiveDocument {
                 _ => Ok(()),
             };
         }
+        let mut removed = HashMap::new();
         for at in (0..before.cells().len()).rev() {
-            if file.cell_by_id(before.cells()[at].id()).is_none() {
+            let cell = &before.cells()[at];
+            if file.cell_by_id(cell.id()).is_none() {
+                if self.file.removed.contains(cell.id()) {
+                    removed.insert(cell.id().to_owned(), cell.source().into_owned());
+                }
                 let _ = before.remove(at);
             }
         }
@@ -98,11 +103,12 @@ impl LiveDocument {
             let was = before.cell_by_id(cell.id());
             was.is_none_or(|was| was.source() != cell.source())
         };
-        if file.cells().iter().any(is_new) {
+        if !removed.is_empty() || file.cells().iter().any(is_new) {
             let stamp = self.file.stamp.clone();
             self.during_save = Some(VersionOfOthers {
                 before,
                 file,
+                removed,
                 stamp,
             });
         }
@@ -124,8 +130,22 @@ impl LiveDocument {
     /// Adds to what the editor gets the changes of others that its saves have replaced. Where the person has changed the
     /// same lines, the text of the others is offered once.
     pub(super) fn take_replaced_versions(&mut self, target: &mut Document) {
-        for VersionOfOthers { before, file, .. } in &mut self.replaced {
+        for version in &mut self.replaced {
+            let VersionOfOthers {
+                before,
+                file,
+                removed,
+                ..
+            } = version;
             reached("a replaced version");
+            for (id, source) in removed {
+                // A text that the person has changed stays.
+                if let Some(at) = target.position_by_id(id)
+                    && target.cells()[at].source() == **source
+                {
+                    let _ = target.remove(at);
+                }
+            }
             let merged = merge(before, target, file, &|_| false);
             *target = merged.document;
             for conflict in merged.conflicts {

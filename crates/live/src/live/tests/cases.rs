@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::world::{cells_of, clean, edited, notebook, version};
+use super::world::{cells_of, clean, edited, notebook, put_data, version};
 use crate::live::LiveDocument;
 use crate::live::protocol::{EditorCell, EditorEvent, EditorRequest, Keep, OpenedDocument};
 use crate::notebook::{CellType, Document, NewCell};
@@ -276,6 +276,13 @@ fn a_write_just_after_the_save_of_a_chosen_text_is_no_conflict() {
     assert_eq!(source, "x = 1");
 }
 
+/// Returns a notebook with another execution and another tag of a cell.
+fn with_data(file: &Document, at: usize, number: u64) -> Document {
+    let mut file = file.clone();
+    put_data(&mut file, at, Some(number), Some(number));
+    file
+}
+
 /// A cell in which the person has typed `x = 2`, and others have written `x = 3`.
 fn in_conflict() -> (Document, LiveDocument) {
     let file = notebook(&["x = 1"]);
@@ -312,6 +319,60 @@ fn what_others_write_while_the_editor_saves_over_it_comes_into_the_editor() {
     live.event(EditorEvent::Applied { seq: *seq });
     assert_eq!(requests(&mut live), [synced("2")]);
     assert_eq!(live.unsaved().len(), 1, "it is still to be saved");
+}
+
+#[test]
+fn a_cell_that_an_agent_removes_while_the_editor_saves_over_it_is_removed_there_too() {
+    let file = notebook(&["x = 1", "y = 1"]);
+    let mut without = file.clone();
+    without.remove(1).unwrap();
+    let cells = ["e-c0", "e-c1"].map(str::to_owned);
+    for is_by_nb in [true, false] {
+        let mut live = opened(&file);
+        live.event(EditorEvent::Saving);
+        live.file(version(&file, 0));
+        assert_eq!(requests(&mut live), [synced("0")]);
+        // The editor has its texts by now; the command does not wait for it any longer.
+        match is_by_nb {
+            true => {
+                live.propose(version(&without, 1));
+                live.written();
+            }
+            // Another program, or an earlier save of the editor.
+            false => live.file(version(&without, 1)),
+        }
+        assert_eq!(requests(&mut live), []);
+        live.event(EditorEvent::Saved {
+            order: cells.to_vec(),
+        });
+        live.file(version(&file, 2));
+        let sent = requests(&mut live);
+        let is_removed =
+            |it: &EditorRequest| matches!(it, EditorRequest::Remove { cell, .. } if cell == "e-c1");
+        assert_eq!(sent.iter().any(is_removed), is_by_nb, "{sent:?}");
+    }
+}
+
+#[test]
+fn a_cell_that_others_have_run_and_tagged_is_removed_when_they_remove_it() {
+    let file = with_data(&notebook(&["x = 1", "y = 1"]), 1, 1);
+    let mut live = opened(&file);
+    let other = with_data(&file, 1, 2);
+    live.file(version(&other, 1));
+    for request in requests(&mut live) {
+        if let EditorRequest::Metadata { seq, .. } | EditorRequest::Outputs { seq, .. } = request {
+            live.event(EditorEvent::Applied { seq });
+        }
+    }
+    assert_eq!(requests(&mut live), [synced("1")]);
+    let mut without = other;
+    without.remove(1).unwrap();
+    live.file(version(&without, 2));
+    let sent = requests(&mut live);
+    assert!(
+        matches!(&sent[..], [EditorRequest::Remove { cell, .. }] if cell == "e-c1"),
+        "{sent:?}"
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn reached(branch: &'static str) {
 }
 
 /// The branches that the worlds must reach, so that their checks mean something.
-const BRANCHES: [&str; 24] = [
+const BRANCHES: [&str; 25] = [
     "a change that is not written",
     "a change that is written",
     "a cell is made anew",
@@ -30,6 +30,7 @@ const BRANCHES: [&str; 24] = [
     "a conflict is over",
     "a conflict is shown",
     "a nameless cell gets its id",
+    "a removal under a save",
     "an earlier base",
     "an unknown base",
     "a replaced version",

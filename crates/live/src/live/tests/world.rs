@@ -3,7 +3,7 @@
 //! Each typed line is a word that occurs once, so the reference is a list of words: each must be in the file or in an editor at the
 //! end, once, unless its cell was removed or a person chose against it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -38,6 +38,8 @@ pub(super) enum Step {
     Overwrite(u8),
     /// Another program writes a line of a cell while an editor saves, which replaces it.
     SaveOver(u8, u8, u8),
+    /// A command of `nb` removes a cell while an editor saves, which replaces it.
+    SaveOverRemoval(u8, u8),
     Choose(u8, u8),
     TryAgain(u8),
     RestartNb(u8),
@@ -68,6 +70,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => n().prop_map(Step::Save),
         1 => n().prop_map(Step::Overwrite),
         2 => (n(), n(), n()).prop_map(|(e, c, l)| Step::SaveOver(e, c, l)),
+        1 => (n(), n()).prop_map(|(e, c)| Step::SaveOverRemoval(e, c)),
         2 => (n(), n()).prop_map(|(e, k)| Step::Choose(e, k)),
         2 => n().prop_map(Step::TryAgain),
         1 => n().prop_map(Step::RestartNb),
@@ -85,6 +88,8 @@ struct Editor {
     live: LiveDocument,
     to_nb: VecDeque<EditorEvent>,
     to_editor: VecDeque<EditorRequest>,
+    /// The last version of the file that `nb` has read.
+    noticed: u64,
     /// The version of the file that a save may replace.
     seen: u64,
     /// The stamp of the last `synced`.
@@ -96,6 +101,15 @@ struct Editor {
     is_dirty: bool,
     /// The file's text of each cell that is shown as a conflict.
     conflicts: BTreeMap<String, String>,
+}
+
+/// What others do while an editor saves.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    /// A line of a cell is written.
+    Writes(u8, u8),
+    /// A cell is removed.
+    Removes(u8),
 }
 
 /// What a cell has besides its text.
@@ -127,6 +141,11 @@ pub(super) struct World {
     kept: BTreeSet<String>,
     /// The words of cells that were removed.
     gone: BTreeSet<String>,
+    /// The cells that commands of `nb` have removed, with the version without them.
+    removals: Vec<(u64, String)>,
+    /// The texts of the cells that were removed under a save, by their ids: none of them comes back as it was, unless others
+    /// have changed it since.
+    removed: BTreeMap<String, String>,
 }
 
 pub(super) fn notebook(sources: &[&str]) -> Document {
@@ -171,7 +190,7 @@ pub(super) fn edited(cells: Vec<EditorCell>) -> OpenedDocument {
     }
 }
 
-fn put_data(document: &mut Document, at: usize, count: Option<u64>, tag: Option<u64>) {
+pub(super) fn put_data(document: &mut Document, at: usize, count: Option<u64>, tag: Option<u64>) {
     if let Some(count) = count {
         let output = format!(r#"{{"output_type":"stream","name":"stdout","text":"{count}"}}"#);
         let run = CellExecution {
@@ -230,6 +249,7 @@ impl World {
                 live,
                 to_nb: VecDeque::new(),
                 to_editor: VecDeque::new(),
+                noticed: 0,
                 seen: 0,
                 synced: None,
                 replaced: BTreeMap::new(),
@@ -249,6 +269,8 @@ impl World {
             words: 0,
             kept: kept.into(),
             gone: BTreeSet::new(),
+            removals: Vec::new(),
+            removed: BTreeMap::new(),
         }
     }
 
@@ -334,6 +356,7 @@ impl World {
                     self.forget_cell(Some(&id));
                     self.file.remove(at).unwrap();
                     self.is_written();
+                    self.removals.push((self.version, id));
                 }
             }
             Step::FileMove(c, to) => {
@@ -348,6 +371,7 @@ impl World {
                 self.end_saves();
                 if let Some(at) = self.cell_of_file(c) {
                     self.words += 1;
+                    self.removed.remove(self.file.cells()[at].id());
                     put_data(&mut self.file, at, Some(self.words), None);
                     self.is_written();
                 }
@@ -356,6 +380,7 @@ impl World {
                 self.end_saves();
                 if let Some(at) = self.cell_of_file(c) {
                     self.words += 1;
+                    self.removed.remove(self.file.cells()[at].id());
                     put_data(&mut self.file, at, None, Some(self.words));
                     self.is_written();
                 }
@@ -369,9 +394,17 @@ impl World {
             }
             Step::NoticeFile(e) => self.notice(of(e)),
             Step::Save(e) => self.save(of(e), false, None),
-            Step::Overwrite(e) => self.save(of(e), true, None),
+            Step::Overwrite(e) => {
+                // A removal that the person overwrites is undone.
+                self.removed.clear();
+                self.save(of(e), true, None);
+            }
+            Step::SaveOverRemoval(e, c) => {
+                self.save(of(e), false, Some(Beside::Removes(c)));
+                self.end_saves();
+            }
             Step::SaveOver(e, c, line) => {
-                self.save(of(e), false, Some((c, line)));
+                self.save(of(e), false, Some(Beside::Writes(c, line)));
                 if line % 2 == 0 {
                     self.notice(of(e));
                 }
@@ -458,6 +491,7 @@ impl World {
         };
         self.end_saves();
         self.words += 1;
+        self.removed.remove(self.file.cells()[at].id());
         let word = format!("w{}", self.words);
         let mut after = self.file.clone();
         let text = with_line(&after.cells()[at].source(), line, &word);
@@ -517,7 +551,13 @@ impl World {
                     .live
                     .propose(version(&proposal.after, proposal.number));
             }
-            _ => editor.live.file(version(&self.file, self.version)),
+            _ => {
+                let mut file = version(&self.file, self.version);
+                let since = (self.removals.iter()).filter(|(version, _)| *version > editor.noticed);
+                file.removed = since.map(|(_, id)| id.clone()).collect();
+                editor.noticed = self.version;
+                editor.live.file(file);
+            }
         }
         editor.pump();
     }
@@ -533,9 +573,9 @@ impl World {
         }
     }
 
-    /// Saves an editor's cells: if the file is the one that the editor has, or over any version. `before` is a line of a
-    /// cell that another program writes just before the editor does.
-    fn save(&mut self, editor: usize, overwrites: bool, before: Option<(u8, u8)>) {
+    /// Saves an editor's cells: if the file is the one that the editor has, or over any version. `beside` is what others do
+    /// just before the editor writes.
+    fn save(&mut self, editor: usize, overwrites: bool, beside: Option<Beside>) {
         self.end_saves();
         self.editors[editor].report();
         self.editors[editor].give_ids();
@@ -554,7 +594,22 @@ impl World {
             self.editors[editor].live.give_up_save();
             return;
         }
-        if let Some((cell, line)) = before
+        if let Some(Beside::Removes(cell)) = beside
+            && let Some(at) = self.cell_of_file(cell)
+            && self.proposal.is_none()
+        {
+            reached("a removal under a save");
+            let id = self.file.cells()[at].id().to_owned();
+            let text = self.file.cells()[at].source().into_owned();
+            self.forget(&text);
+            self.forget_cell(Some(&id));
+            self.file.remove(at).unwrap();
+            self.is_written();
+            self.removals.push((self.version, id.clone()));
+            self.removed.insert(id, text);
+            self.notice(editor);
+        }
+        if let Some(Beside::Writes(cell, line)) = beside
             && let Some(at) = self.cell_of_file(cell)
             && self.proposal.is_none()
         {
@@ -629,6 +684,8 @@ impl World {
     /// Starts `nb` again for an editor: all messages under way are lost.
     fn restart(&mut self, editor: usize) {
         let file = version(&self.file, self.version);
+        self.removed.clear();
+        self.editors[editor].noticed = self.version;
         // What a save has replaced is known to no other process.
         let words: Vec<_> = std::mem::take(&mut self.editors[editor].replaced)
             .into_keys()
@@ -713,6 +770,10 @@ impl World {
                 sources(&self.file)
             );
         }
+        for cell in self.file.cells() {
+            let is_back = self.removed.get(cell.id()) == Some(&cell.source().into_owned());
+            assert!(!is_back, "{} is back", cell.id());
+        }
         for (word, count) in found {
             assert_eq!(count, 1, "{word} is there twice: {:?}", sources(&self.file));
         }
@@ -740,6 +801,7 @@ pub(super) fn version(file: &Document, version: u64) -> FileSnapshot {
         document: file.clone(),
         stamp: version.to_string(),
         by: "claude".to_owned(),
+        removed: HashSet::new(),
     }
 }
 

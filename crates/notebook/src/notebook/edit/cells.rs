@@ -1,5 +1,7 @@
 //! Edits of one cell or of the list of cells, as splices of the bytes that they touch.
 
+use std::collections::HashMap;
+
 use super::error::DocumentEditError;
 use crate::notebook::document::ids;
 use crate::notebook::document::{
@@ -184,6 +186,28 @@ impl Document {
             }
             cell.set_source(source, layout, lists);
         })
+    }
+
+    /// Gives each cell what the cell of the same id and type in another version has besides its source.
+    pub fn take_data(&mut self, other: &Self) {
+        let others: HashMap<_, _> = other.cells.iter().map(|cell| (cell.id(), cell)).collect();
+        for at in 0..self.cells.len() {
+            let cell = &mut self.cells[at];
+            let same = others.get(cell.id());
+            let Some(other) = same.filter(|it| it.cell_type() == cell.cell_type()) else {
+                continue;
+            };
+            if other.text == cell.text {
+                continue;
+            }
+            let source = cell.source().into_owned();
+            let mut new = Cell::clone(other);
+            new.before = cell.before.clone();
+            *cell = new;
+            if cell.source() != source {
+                let _ = self.set_source(at, &source);
+            }
+        }
     }
 
     /// Replaces a part of a cell's source. `old` must occur exactly once, unless `all` is set.
