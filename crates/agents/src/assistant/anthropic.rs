@@ -4,12 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::message::{
     AnswerFault, AnswerPiece, ConversationPart, EndReason, PartialCall, TokenUsage,
-    ToolDescription, ToolResult,
+    ToolDescription, ToolResult, add_others, count, some_text,
 };
 
 /// The version of the interface.
@@ -49,13 +48,19 @@ pub(super) fn request(
 fn message(message: &ConversationPart) -> Value {
     match message {
         ConversationPart::Person { text } => json!({"role": "user", "content": [text_block(text)]}),
-        ConversationPart::Model { text, calls } => {
+        ConversationPart::Model {
+            text,
+            calls,
+            opaque,
+        } => {
             let calls = calls.iter().map(|call| {
                 json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
             });
             // An empty text is refused.
             let text = (!text.trim().is_empty()).then(|| text_block(text));
-            let content: Vec<_> = text.into_iter().chain(calls).collect();
+            // Blocks of its own come first, as the provider has sent them.
+            let own = opaque.as_array().into_iter().flatten().cloned();
+            let content: Vec<_> = own.chain(text).chain(calls).collect();
             json!({"role": "assistant", "content": content})
         }
         ConversationPart::Tools { results } => {
@@ -85,98 +90,15 @@ fn result(result: &ToolResult) -> Value {
     })
 }
 
-/// Reads the events of an answer.
+/// Reads the events of an answer. As other servers have this interface, too, what an event lacks counts as empty.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicAnswer {
     /// The calls whose arguments still come, by their places in the answer.
     calls: BTreeMap<u64, PartialCall>,
+    /// The blocks that are not known here, such as `thinking`, by their places.
+    others: BTreeMap<u64, Value>,
     usage: TokenUsage,
     end: Option<EndReason>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
-    MessageStart {
-        message: Start,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: Block,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: Delta,
-    },
-    ContentBlockStop {
-        index: u64,
-    },
-    MessageDelta {
-        delta: End,
-        #[serde(default)]
-        usage: Usage,
-    },
-    MessageStop,
-    Error {
-        error: ReportedError,
-    },
-    /// `ping`, and what comes with later versions.
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-struct Start {
-    #[serde(default)]
-    usage: Usage,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
-    ToolUse {
-        id: String,
-        name: String,
-    },
-    Text {
-        #[serde(default)]
-        text: String,
-    },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type")]
-enum Delta {
-    #[serde(rename = "text_delta")]
-    Text { text: String },
-    #[serde(rename = "input_json_delta")]
-    Arguments { partial_json: String },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-struct End {
-    stop_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct ReportedError {
-    #[serde(default, rename = "type")]
-    kind: String,
-    #[serde(default)]
-    message: String,
 }
 
 impl AnthropicAnswer {
@@ -186,82 +108,119 @@ impl AnthropicAnswer {
     /// The provider reports an error, or the event is not what the interface says.
     pub(super) fn take(&mut self, data: &str) -> Result<Vec<AnswerPiece>, AnswerFault> {
         let malformed = |text: String| AnswerFault::Malformed(text);
-        let event = serde_json::from_str(data).map_err(|error| malformed(error.to_string()))?;
-        let pieces = match event {
-            Event::MessageStart { message } => {
-                let Start { usage } = message;
-                let cached = [
-                    usage.cache_creation_input_tokens,
-                    usage.cache_read_input_tokens,
+        let event: Map<String, Value> =
+            serde_json::from_str(data).map_err(|error| malformed(error.to_string()))?;
+        let event = Value::Object(event);
+        let index = event["index"].as_u64().unwrap_or_default();
+        let delta = &event["delta"];
+        let pieces = match event["type"].as_str().unwrap_or_default() {
+            "message_start" => {
+                let usage = &event["message"]["usage"];
+                let input = [
+                    "input_tokens",
+                    "cache_creation_input_tokens",
+                    "cache_read_input_tokens",
                 ];
-                let cached: u64 = cached.into_iter().flatten().sum();
-                self.usage.input = usage.input_tokens + cached;
-                self.usage.output = usage.output_tokens;
+                self.usage.input = input.iter().map(|name| count(&usage[name])).sum();
+                self.usage.output = count(&usage["output_tokens"]);
                 vec![AnswerPiece::Usage(self.usage)]
             }
-            Event::ContentBlockStart {
-                index,
-                content_block,
-            } => match content_block {
-                Block::ToolUse { id, name } => {
-                    let call = PartialCall {
-                        id,
-                        name,
-                        ..PartialCall::default()
-                    };
-                    self.calls.insert(index, call);
-                    Vec::new()
-                }
-                Block::Text { text } => some_text(text),
-                Block::Other => Vec::new(),
-            },
-            Event::ContentBlockDelta { index, delta } => match delta {
-                Delta::Text { text } => some_text(text),
-                Delta::Arguments { partial_json } => {
+            "content_block_start" => self.begin_block(index, &event["content_block"]),
+            "content_block_delta" => match delta["type"].as_str().unwrap_or_default() {
+                "text_delta" => some_text(string(&delta["text"])).into_iter().collect(),
+                "input_json_delta" => {
                     let call = self.calls.get_mut(&index);
                     let call = call.ok_or_else(|| malformed("arguments of no call".to_owned()))?;
-                    call.arguments.push_str(&partial_json);
+                    call.arguments.push_str(&string(&delta["partial_json"]));
                     Vec::new()
                 }
-                Delta::Other => Vec::new(),
+                _ => {
+                    self.continue_block(index, delta);
+                    Vec::new()
+                }
             },
-            Event::ContentBlockStop { index } => {
+            "content_block_stop" => {
                 let call = self.calls.remove(&index);
                 call.map(|call| AnswerPiece::Call(call.into_call()))
                     .into_iter()
                     .collect()
             }
-            Event::MessageDelta { delta, usage } => {
-                self.usage.output = self.usage.output.max(usage.output_tokens);
-                let reason = delta.stop_reason.as_deref();
-                self.end = reason.map(|reason| match reason {
+            "message_delta" => {
+                let output = count(&event["usage"]["output_tokens"]);
+                self.usage.output = self.usage.output.max(output);
+                let reason = delta["stop_reason"].as_str().map(|reason| match reason {
                     "tool_use" => EndReason::Calls,
                     "max_tokens" | "model_context_window_exceeded" => EndReason::Length,
                     "refusal" => EndReason::Refusal,
                     _ => EndReason::Done,
                 });
+                self.end = reason.or(self.end);
                 vec![AnswerPiece::Usage(self.usage)]
             }
-            Event::MessageStop => {
-                vec![AnswerPiece::End(self.end.unwrap_or(EndReason::Done))]
-            }
-            Event::Error { error } => {
+            "message_stop" => self.end_pieces(self.end.unwrap_or(EndReason::Done)),
+            "error" => {
                 return Err(AnswerFault::Reported {
-                    kind: error.kind,
-                    text: error.message,
+                    kind: string(&event["error"]["type"]),
+                    text: string(&event["error"]["message"]),
                 });
             }
-            Event::Other => Vec::new(),
+            // `ping`, and what comes with later versions.
+            _ => Vec::new(),
         };
         Ok(pieces)
     }
+
+    fn begin_block(&mut self, index: u64, block: &Value) -> Vec<AnswerPiece> {
+        match block["type"].as_str().unwrap_or_default() {
+            "tool_use" => {
+                // Anthropic sends an empty object here, and the arguments afterwards; others send them whole.
+                let input = block["input"].as_object().filter(|it| !it.is_empty());
+                let call = PartialCall {
+                    id: string(&block["id"]),
+                    name: string(&block["name"]),
+                    input: input.cloned(),
+                    ..PartialCall::default()
+                };
+                self.calls.insert(index, call);
+                Vec::new()
+            }
+            "text" => some_text(string(&block["text"])).into_iter().collect(),
+            "" => Vec::new(),
+            _ => {
+                self.others.insert(index, block.clone());
+                Vec::new()
+            }
+        }
+    }
+
+    /// Adds to a block that is not known: a delta has the fields of its block.
+    fn continue_block(&mut self, index: u64, delta: &Value) {
+        let Some(Value::Object(block)) = self.others.get_mut(&index) else {
+            return;
+        };
+        add_others(block, delta, &["type"]);
+    }
+
+    /// Returns the end of an answer whose reason is known: some servers leave the last event out.
+    pub(super) fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
+        self.end.map(|reason| self.end_pieces(reason))
+    }
+
+    /// Returns the end, with the calls whose ends did not come.
+    fn end_pieces(&mut self, reason: EndReason) -> Vec<AnswerPiece> {
+        let calls = std::mem::take(&mut self.calls).into_values();
+        let calls = calls.map(|call| AnswerPiece::Call(call.into_call()));
+        let others: Vec<_> = std::mem::take(&mut self.others).into_values().collect();
+        let others = (!others.is_empty()).then(|| AnswerPiece::Opaque(others.into()));
+        calls
+            .chain(others)
+            .chain([AnswerPiece::End(reason)])
+            .collect()
+    }
 }
 
-pub(super) fn some_text(text: String) -> Vec<AnswerPiece> {
-    match text.is_empty() {
-        true => Vec::new(),
-        false => vec![AnswerPiece::Text(text)],
-    }
+fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -300,7 +259,7 @@ mod tests {
             id: "toolu_1".to_owned(),
             name: "run_cell".to_owned(),
             arguments,
-            fault: None,
+            ..ModelCall::default()
         };
         assert_eq!(
             pieces.unwrap(),
@@ -312,6 +271,75 @@ mod tests {
                 AnswerPiece::End(EndReason::Calls),
             ]
         );
+    }
+
+    #[test]
+    fn answers_of_servers_that_leave_something_out_are_read() {
+        let call = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"run","input":{}}}"#;
+        let whole = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"run","input":{"a":1}}}"#;
+        let arguments = r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1}"}}"#;
+        let stop = r#"{"type":"content_block_stop","index":1}"#;
+        let end = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":null}"#;
+        let last = r#"{"type":"message_stop"}"#;
+        let null = r#"{"type":"message_start","message":{"usage":{"input_tokens":null,"output_tokens":3.0}}}"#;
+        for events in [
+            vec![call, arguments, stop, end, last],
+            vec![call, arguments, stop, end],
+            vec![call, arguments, end, last],
+            vec![call, arguments, end],
+            vec![whole, stop, end, last],
+            vec![whole, end],
+            vec![whole, arguments, stop, end],
+            vec![r#"{"type":"message_start"}"#, call, arguments, end],
+            vec![null, call, arguments, end, "{}", r#"{"type":7}"#],
+            vec![
+                call,
+                r#"{"type":"content_block_delta","index":1}"#,
+                arguments,
+                end,
+            ],
+            vec![
+                call,
+                r#"{"type":"content_block_start","index":0}"#,
+                arguments,
+                end,
+            ],
+        ] {
+            let mut answer = AnthropicAnswer::default();
+            let mut pieces: Vec<_> = events
+                .iter()
+                .flat_map(|event| answer.take(event).unwrap())
+                .collect();
+            if !events.contains(&last) {
+                pieces.extend(answer.at_end().unwrap());
+            }
+            pieces.retain(|piece| !matches!(piece, AnswerPiece::Usage(_)));
+            let [AnswerPiece::Call(call), AnswerPiece::End(EndReason::Calls)] = &pieces[..] else {
+                panic!("{events:?}: {pieces:?}");
+            };
+            assert_eq!((&*call.id, &*call.name), ("t", "run"));
+            assert_eq!(
+                Value::Object(call.arguments.clone()),
+                json!({"a": 1}),
+                "{events:?}"
+            );
+        }
+        assert_eq!(AnthropicAnswer::default().at_end(), None);
+    }
+
+    #[test]
+    fn blocks_that_are_not_known_are_kept_for_the_provider() {
+        let pieces = results(&[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"h"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"m"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_stop"}"#,
+        ]);
+        let kept = json!([{"type": "thinking", "thinking": "hm", "signature": "s"}]);
+        let end = AnswerPiece::End(EndReason::Done);
+        assert_eq!(pieces.unwrap(), [AnswerPiece::Opaque(kept), end]);
     }
 
     #[test]
@@ -350,8 +378,9 @@ mod tests {
                     id: "1".to_owned(),
                     name: "run_cell".to_owned(),
                     arguments: serde_json::Map::new(),
-                    fault: None,
+                    ..ModelCall::default()
                 }],
+                opaque: json!([{"type": "thinking", "thinking": "hm", "signature": "s"}]),
             },
             ConversationPart::Tools {
                 results: vec![ToolResult {
@@ -364,8 +393,9 @@ mod tests {
         let body = request("m", "s", &[], &messages);
         let sent = &body["messages"];
         assert_eq!(sent[0]["content"][0]["text"], "plot");
-        assert_eq!(sent[1]["content"].as_array().unwrap().len(), 1);
-        assert_eq!(sent[1]["content"][0]["input"], json!({}));
+        assert_eq!(sent[1]["content"].as_array().unwrap().len(), 2);
+        assert_eq!(sent[1]["content"][0]["signature"], "s");
+        assert_eq!(sent[1]["content"][1]["input"], json!({}));
         assert_eq!(sent[2]["role"], "user");
         assert_eq!(sent[2]["content"][0]["tool_use_id"], "1");
         assert_eq!(sent[2]["content"][0]["cache_control"]["type"], "ephemeral");

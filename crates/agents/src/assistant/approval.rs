@@ -209,7 +209,7 @@ mod tests {
             id: "1".to_owned(),
             name: name.to_owned(),
             arguments: arguments.as_object().cloned().unwrap_or_default(),
-            fault: None,
+            ..ModelCall::default()
         }
     }
 

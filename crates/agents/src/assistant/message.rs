@@ -26,6 +26,9 @@ pub enum ConversationPart {
         text: String,
         /// The tools that it calls.
         calls: Vec<ModelCall>,
+        /// What the provider has sent besides, in the form of its interface: it wants it back until the turn ends.
+        #[serde(skip)]
+        opaque: Value,
     },
     /// What came of the calls: one result for each.
     Tools {
@@ -35,7 +38,7 @@ pub enum ConversationPart {
 }
 
 /// A call of a tool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
     /// The id that its result names.
     pub id: String,
@@ -46,6 +49,9 @@ pub struct ModelCall {
     /// Why the arguments cannot be used; they are empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// As that of [`ConversationPart::Model`].
+    #[serde(skip)]
+    pub opaque: Map<String, Value>,
 }
 
 /// What came of a call.
@@ -105,6 +111,8 @@ pub(super) enum AnswerPiece {
     Text(String),
     /// A whole call.
     Call(ModelCall),
+    /// What the provider wants back with the answer.
+    Opaque(Value),
     /// What the request has cost until now.
     Usage(TokenUsage),
     /// The answer is whole.
@@ -143,22 +151,36 @@ pub(super) enum AnswerFault {
 pub(super) struct PartialCall {
     pub(super) id: String,
     pub(super) name: String,
+    /// The arguments in JSON, as far as they came.
     pub(super) arguments: String,
+    /// The arguments, if they came whole.
+    pub(super) input: Option<Map<String, Value>>,
+    /// Its fields that are not known here.
+    pub(super) others: Map<String, Value>,
 }
 
 impl PartialCall {
-    /// Returns the call. A call without arguments has an empty text.
+    /// Says whether the arguments are all there.
+    pub(super) fn is_whole(&self) -> bool {
+        serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
+    }
+
+    /// Returns the call. A call without arguments has an empty text. Some servers send the object as a text in JSON.
     pub(super) fn into_call(self) -> ModelCall {
-        let text = self.arguments.trim();
-        let read = match text.is_empty() {
-            true => Ok(Map::new()),
-            false => serde_json::from_str(text),
+        let read = match self.arguments.trim() {
+            "" => Ok(self.input.map_or(Value::Null, Value::Object)),
+            text => serde_json::from_str(text),
         };
+        let read = read.and_then(|read| match read {
+            Value::String(text) => serde_json::from_str(&text),
+            Value::Null => Ok(Map::new()),
+            other => serde_json::from_value(other),
+        });
         let (arguments, fault) = match read {
             Ok(arguments) => (arguments, None),
             Err(error) => (
                 Map::new(),
-                Some(format!("the arguments are no JSON: {error}")),
+                Some(format!("the arguments are no JSON object: {error}")),
             ),
         };
         ModelCall {
@@ -166,20 +188,63 @@ impl PartialCall {
             name: self.name,
             arguments,
             fault,
+            opaque: self.others,
         }
     }
 }
 
+/// Returns a text as a piece of an answer; none if it is empty.
+pub(super) fn some_text(text: String) -> Option<AnswerPiece> {
+    (!text.is_empty()).then_some(AnswerPiece::Text(text))
+}
+
+/// Adds the fields of an object that are not known to those that came before: texts and lists are continued.
+pub(super) fn add_others(others: &mut Map<String, Value>, object: &Value, known: &[&str]) {
+    let fields = object.as_object().into_iter().flatten();
+    let unknown = fields.filter(|(name, value)| !known.contains(&&***name) && !value.is_null());
+    for (name, value) in unknown {
+        match (others.get_mut(name), value) {
+            (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+            (Some(Value::Array(list)), Value::Array(more)) => list.extend_from_slice(more),
+            _ => drop(others.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+/// Returns a number of tokens: some servers send floats, or nothing.
+pub(super) fn count(number: &Value) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cast from a float saturates"
+    )]
+    let of_float = number.as_f64().map(|number| number as u64);
+    number.as_u64().or(of_float).unwrap_or_default()
+}
+
 impl ConversationPart {
+    /// Forgets what the provider wants back: a turn has ended.
+    pub(super) fn end_turn(&mut self) {
+        if let Self::Model { calls, opaque, .. } = self {
+            *opaque = Value::Null;
+            calls.iter_mut().for_each(|call| call.opaque.clear());
+        }
+    }
+
     /// Returns about how many bytes a request has of it.
     fn size(&self) -> usize {
         match self {
             Self::Person { text } => text.len(),
-            Self::Model { text, calls } => {
-                let calls = calls.iter();
-                let calls =
-                    calls.map(|call| Value::Object(call.arguments.clone()).to_string().len());
-                text.len() + calls.sum::<usize>()
+            Self::Model {
+                text,
+                calls,
+                opaque,
+            } => {
+                let fields = calls
+                    .iter()
+                    .flat_map(|call| [&call.arguments, &call.opaque]);
+                let fields = fields.map(|it| Value::Object(it.clone()).to_string().len());
+                text.len() + fields.sum::<usize>() + opaque.to_string().len()
             }
             Self::Tools { results } => results.iter().map(ToolResult::size).sum(),
         }
@@ -312,6 +377,7 @@ mod tests {
         let conversation = [ConversationPart::Model {
             text: String::new(),
             calls: vec![call("a"), call("call00003")],
+            opaque: Value::Null,
         }];
         let mut calls = ["b", "", "a", "b", "call00003", ""].map(call);
         make_ids_unique(&mut calls, &conversation);
@@ -332,7 +398,8 @@ mod tests {
         };
         assert_eq!(call(" ").fault, None);
         assert_eq!(call("{\"a\": 1}").arguments["a"], 1);
-        for bad in ["{\"a\": ", "[1]", "null", "{}{}"] {
+        assert_eq!(call("null").fault, None);
+        for bad in ["{\"a\": ", "[1]", "7", "{}{}"] {
             let call = call(bad);
             assert!(call.fault.is_some() && call.arguments.is_empty(), "{bad}");
         }

@@ -502,7 +502,7 @@ impl AnswerReader {
     /// Returns the last pieces of an answer whose stream has ended without the last event.
     fn at_end(&mut self) -> Option<Vec<AnswerPiece>> {
         match self {
-            Self::Anthropic(_) => None,
+            Self::Anthropic(answer) => answer.at_end(),
             Self::OpenAi(answer) => answer.at_end(),
         }
     }

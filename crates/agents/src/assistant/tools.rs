@@ -344,7 +344,7 @@ mod tests {
                 id: "1".to_owned(),
                 name: name.to_owned(),
                 arguments: timeout.into_iter().collect(),
-                fault: None,
+                ..ModelCall::default()
             };
             with_short_wait(&call).remove(TIMEOUT)
         };

@@ -79,6 +79,7 @@ impl From<ToolsError> for AssistantError {
 struct ModelAnswer {
     text: String,
     calls: Vec<ModelCall>,
+    opaque: Value,
     usage: TokenUsage,
     end: Result<EndReason, AssistantError>,
 }
@@ -125,6 +126,9 @@ impl Assistant {
                 () = stop.notified() => return Err(AssistantError::Stopped),
             });
         }
+        self.messages
+            .iter_mut()
+            .for_each(ConversationPart::end_turn);
         self.messages.push(ConversationPart::Person {
             text: text.to_owned(),
         });
@@ -137,13 +141,18 @@ impl Assistant {
             let ModelAnswer {
                 text,
                 mut calls,
+                opaque,
                 end,
                 ..
             } = answer;
             make_ids_unique(&mut calls, &self.messages);
             if !text.trim().is_empty() || !calls.is_empty() {
                 let calls = calls.clone();
-                self.messages.push(ConversationPart::Model { text, calls });
+                self.messages.push(ConversationPart::Model {
+                    text,
+                    calls,
+                    opaque,
+                });
             }
             let end = end?;
             if calls.is_empty() {
@@ -168,7 +177,7 @@ impl Assistant {
         let system = format!("{PROMPT}\nThe notebook is {notebook:?}: pass it in each call.\n");
         let tools = self.tools.as_ref().map(|tools| tools.list.as_slice());
         let messages = within_limit(&self.messages);
-        let (mut text, mut calls) = (String::new(), Vec::new());
+        let (mut text, mut calls, mut opaque) = (String::new(), Vec::new(), Value::Null);
         let mut usage = TokenUsage::default();
         let too_long = Notify::new();
         let take = |piece| match piece {
@@ -180,6 +189,7 @@ impl Assistant {
                 front.take(Update::Answer(Content::Text(part)));
             }
             AnswerPiece::Call(call) => calls.push(call),
+            AnswerPiece::Opaque(value) => opaque = value,
             AnswerPiece::Usage(used) => usage = used,
             AnswerPiece::End(_) => {}
         };
@@ -197,6 +207,7 @@ impl Assistant {
         ModelAnswer {
             text,
             calls,
+            opaque,
             usage,
             end,
         }
