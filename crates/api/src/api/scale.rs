@@ -11,8 +11,8 @@ const LONGEST_SIDE: u32 = 1 << 15;
 /// The most memory that an image may take, in bytes.
 const MOST_MEMORY: u64 = 256 << 20;
 
-/// Returns a PNG or JPEG image with no side longer than `longest` pixels, in its own format. An image that is
-/// small enough is returned as it is.
+/// Returns a PNG, JPEG, GIF or WebP image with no side longer than `longest` pixels, in its own format. An image that is
+/// small enough is returned as it is; of a larger one that moves, its first picture is left.
 ///
 /// # Errors
 /// It is no such image, it is damaged, or it has more than 32,768 pixels on a side or takes more than 256 MiB.
@@ -42,8 +42,7 @@ const SMALLER_SIDES: [u32; 3] = [2_000, 1_000, 500];
 
 /// Returns an image with at most `most` bytes and no side longer than `longest` pixels: as it is, or scaled down.
 ///
-/// Returns `None` if these bytes are no whole image of this MIME type, or if they are too many and the type cannot be
-/// scaled.
+/// Returns `None` if these bytes are no whole image of this MIME type.
 pub fn image_within(
     bytes: Vec<u8>,
     mime: &str,
@@ -53,9 +52,6 @@ pub fn image_within(
     let format = ImageFormat::from_mime_type(mime)?;
     if image::guess_format(&bytes).ok()? != format {
         return None;
-    }
-    if !format.reading_enabled() {
-        return Some(bytes).filter(|bytes| bytes.len() <= most);
     }
     let longest = longest.unwrap_or(LONGEST_SIDE_READ).min(LONGEST_SIDE_READ);
     let sides = SMALLER_SIDES.into_iter().filter(|side| *side < longest);
@@ -85,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_longest_side_is_as_wanted_and_small_images_stay() {
-        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+        use ImageFormat::{Gif, Jpeg, Png, WebP};
+        for format in [Png, Jpeg, Gif, WebP] {
             let bytes = made(400, 300, format);
             let small = scaled(&bytes, 100).unwrap();
             assert_eq!(image::guess_format(&small).unwrap(), format);
@@ -124,7 +121,8 @@ mod tests {
         ] {
             assert_eq!(within(bytes, mime, None, 20), None, "{mime}");
         }
-        assert!(within(b"GIF89a", "image/gif", None, 20).is_some());
+        let gif = made(40, 30, ImageFormat::Gif);
+        assert_eq!(within(&gif, "image/gif", None, 1 << 20), Some(gif.clone()));
         let wide = made(9_000, 50, ImageFormat::Png);
         let scaled = within(&wide, "image/png", None, 1 << 20).unwrap();
         assert_eq!(image::load_from_memory(&scaled).unwrap().width(), 8_000);
