@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::api::problem::{Problem, ProblemKind};
-use crate::api::{self, AgentProgram, AgentSetupAnswer, AgentSetupRequest};
+use crate::api::{self, AgentPart, AgentProgram, AgentSetupAnswer, AgentSetupRequest};
 use crate::cli::Context;
 use crate::cli::commands::Command;
 use crate::cli::render::print;
@@ -16,8 +16,8 @@ use crate::notebook::DiffLine;
 
 /// Tell an agent's program of nb: a guide and the MCP server, in the files in which it looks
 ///
-/// The files are in the working directory. It shows what would differ, and asks; off a terminal --yes
-/// writes. What you have in these files stays; another server named "nb" is shown. Running it again
+/// The files are in the working directory. It shows what would differ, and asks. Off a terminal only --yes
+/// writes: without it the exit code is 2 if something would differ. What you have in these files stays; another server named "nb" is shown. Running it again
 /// changes nothing; --remove takes out what it has added. The programs are claude (Claude Code), codex,
 /// copilot (in VS Code), cursor and gemini.
 #[derive(Args, Debug)]
@@ -38,6 +38,9 @@ struct Install {
     /// The programs
     #[arg(required = true, value_name = "PROGRAM")]
     programs: Vec<Program>,
+    /// Only the guide, or only the MCP server
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
     /// Take out what was added
     #[arg(long)]
     remove: bool,
@@ -60,10 +63,19 @@ enum Program {
     Gemini,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    /// The guide
+    Skill,
+    /// The MCP server
+    Mcp,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   nb agent install claude
   nb agent install codex cursor --yes
+  nb agent install gemini --only mcp
   nb agent install claude --remove";
 
 impl Command for Agent {
@@ -79,6 +91,10 @@ impl Command for Agent {
         let mut request = AgentSetupRequest {
             programs: programs.collect(),
             removes: install.remove,
+            only: install.only.map(|part| match part {
+                Part::Skill => AgentPart::Skill,
+                Part::Mcp => AgentPart::Mcp,
+            }),
             writes: install.yes,
         };
         let asks_first = !install.yes && !context.json && context.can_ask();
@@ -96,10 +112,14 @@ impl Command for Agent {
         if !asks_first {
             name_others(context, &answer);
         }
-        context.print(&answer, |answer| match asks_first {
+        let printed = context.print(&answer, |answer| match asks_first {
             true => print::line(&summary(context, answer)),
             false => show(context, answer),
-        })
+        })?;
+        match answer.written || answer.files.is_empty() {
+            true => Ok(printed),
+            false => Ok(ExitCode::from(2)),
+        }
     }
 }
 

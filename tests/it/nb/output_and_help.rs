@@ -88,7 +88,7 @@ fn an_agents_program_is_told_of_nb_and_the_agent_can_be_asked_first() {
     let world = World::new();
     let file = world.project().join(".mcp.json");
     nb(&world, ["agent", "install", "claude"])
-        .ended(0)
+        .ended(2)
         .with(".mcp.json: created")
         .with("nothing was written: --yes writes");
     assert!(!file.exists());
@@ -106,6 +106,14 @@ fn an_agents_program_is_told_of_nb_and_the_agent_can_be_asked_first() {
     )
     .ended(0)
     .with("4 files written");
+    nb(
+        &world,
+        ["agent", "install", "gemini", "--only", "mcp", "--yes"],
+    )
+    .ended(0)
+    .with(".gemini/settings.json: created")
+    .with("1 file written");
+    nb(&world, ["agent", "install", "gemini", "--remove", "--yes"]).ended(0);
     let left = std::fs::read_dir(world.project()).expect("it is there");
     let left: Vec<_> = left.flatten().map(|it| it.file_name()).collect();
     assert!(left.iter().all(|name| name == ".nb"), "{left:?}");

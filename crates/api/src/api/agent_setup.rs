@@ -9,7 +9,7 @@ use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind, causes};
 use crate::notebook::{DiffLine, changed_lines};
 use crate::setup::agent_setup::remove_empty_folders;
-pub use crate::setup::agent_setup::{AgentProgram, OtherServer};
+pub use crate::setup::agent_setup::{AgentPart, AgentProgram, OtherServer};
 use crate::setup::planned_file::{PlannedFile, PlannedFileError};
 
 /// Which programs are configured, and whether files are written.
@@ -19,6 +19,8 @@ pub struct AgentSetupRequest {
     pub programs: Vec<AgentProgram>,
     /// Whether `nb` is taken out again.
     pub removes: bool,
+    /// The part that is added or taken out; else all of it is.
+    pub only: Option<AgentPart>,
     /// Whether the files are written; else the answer only has what would differ.
     pub writes: bool,
 }
@@ -79,7 +81,7 @@ pub async fn set_up_agents(
         let mut planned = Vec::new();
         let mut other_servers = Vec::new();
         for program in request.programs {
-            planned.extend(program.planned(&folder, request.removes)?);
+            planned.extend(program.planned(&folder, request.removes, request.only)?);
             other_servers.extend(program.other_servers(&folder)?);
         }
         planned.retain(|file| !file.is_same());

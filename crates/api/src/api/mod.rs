@@ -71,7 +71,8 @@ mod watch;
 mod widgets;
 
 pub use self::agent_setup::{
-    AgentFile, AgentProgram, AgentSetupAnswer, AgentSetupRequest, OtherServer, set_up_agents,
+    AgentFile, AgentPart, AgentProgram, AgentSetupAnswer, AgentSetupRequest, OtherServer,
+    set_up_agents,
 };
 pub use self::attachments::{AttachmentsAnswer, attachments};
 pub use self::cell::{

@@ -30,6 +30,15 @@ pub enum AgentProgram {
     Gemini,
 }
 
+/// A part of what a program is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentPart {
+    /// The guide.
+    Skill,
+    /// The MCP server.
+    Mcp,
+}
+
 /// The guide as a skill: a file of its own.
 const SKILL: &str = include_str!("../../../../skills/nb/SKILL.md");
 
@@ -67,6 +76,15 @@ enum Form {
     Toml,
 }
 
+impl Form {
+    fn part(self) -> AgentPart {
+        match self {
+            Self::Own(_) | Self::Section => AgentPart::Skill,
+            Self::Json(_) | Self::Toml => AgentPart::Mcp,
+        }
+    }
+}
+
 impl AgentProgram {
     /// All programs.
     pub const ALL: [Self; 5] = [
@@ -102,8 +120,8 @@ impl AgentProgram {
         }
     }
 
-    /// Returns the changes of the program's files in a folder that add `nb`, or take it out again. Nothing is
-    /// written.
+    /// Returns the changes of the program's files in a folder that add `nb`, or take it out again; `only` of one part.
+    /// Nothing is written.
     ///
     /// # Errors
     /// A file is not what the program reads, or is a link.
@@ -111,8 +129,11 @@ impl AgentProgram {
         self,
         folder: &Path,
         removes: bool,
+        only: Option<AgentPart>,
     ) -> Result<Vec<PlannedFile>, PlannedFileError> {
-        let planned = self.files().into_iter().map(|(name, form)| {
+        let files = self.files().into_iter();
+        let files = files.filter(|(_, form)| only.is_none_or(|part| part == form.part()));
+        let planned = files.map(|(name, form)| {
             let path = folder.join(name);
             let before = read(folder, Path::new(name))?;
             let after = match removes {
@@ -444,7 +465,7 @@ mod tests {
     use super::*;
 
     fn write_all(folder: &Path, program: AgentProgram, removes: bool) {
-        for file in program.planned(folder, removes).unwrap() {
+        for file in program.planned(folder, removes, None).unwrap() {
             file.write().unwrap();
             if removes {
                 remove_empty_folders(folder, &file.path);
@@ -477,7 +498,7 @@ mod tests {
             }
             for program in AgentProgram::ALL {
                 write_all(folder, program, false);
-                let again = program.planned(folder, false).unwrap();
+                let again = program.planned(folder, false, None).unwrap();
                 assert!(again.iter().all(PlannedFile::is_same), "{program:?}");
                 for file in &again {
                     let text = file.after.as_deref().unwrap();
@@ -493,7 +514,7 @@ mod tests {
             assert_eq!(table["mcp_servers"]["nb"]["command"].as_str(), Some("nb"));
             for program in AgentProgram::ALL {
                 write_all(folder, program, true);
-                let again = program.planned(folder, true).unwrap();
+                let again = program.planned(folder, true, None).unwrap();
                 assert!(again.iter().all(PlannedFile::is_same), "{program:?}");
             }
             for (name, text) in known {
@@ -511,7 +532,7 @@ mod tests {
     fn what_is_not_understood_stays() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path();
-        let plan = |program: AgentProgram| program.planned(folder, false);
+        let plan = |program: AgentProgram| program.planned(folder, false, None);
         std::fs::write(folder.join(".mcp.json"), "{ no json").unwrap();
         let error = plan(AgentProgram::Claude).unwrap_err().to_string();
         assert!(
@@ -530,7 +551,7 @@ mod tests {
         std::fs::create_dir(folder.join(".gemini")).unwrap();
         std::fs::write(folder.join(".gemini/settings.json"), own).unwrap();
         for removes in [false, true] {
-            let files = AgentProgram::Gemini.planned(folder, removes).unwrap();
+            let files = AgentProgram::Gemini.planned(folder, removes, None).unwrap();
             assert_eq!(files[1].after.as_deref(), Some(own));
         }
     }
@@ -641,7 +662,9 @@ mod tests {
         std::fs::create_dir(temp.path().join(".codex")).unwrap();
         let inline = "mcp_servers = { other = { command = \"x\" } }\n";
         std::fs::write(temp.path().join(".codex/config.toml"), inline).unwrap();
-        let error = AgentProgram::Codex.planned(temp.path(), false).unwrap_err();
+        let error = AgentProgram::Codex
+            .planned(temp.path(), false, None)
+            .unwrap_err();
         assert!(
             error
                 .to_string()
@@ -670,7 +693,7 @@ mod tests {
             std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
         }
         for program in [AgentProgram::Codex, AgentProgram::Cursor] {
-            let error = program.planned(&folder, false).unwrap_err();
+            let error = program.planned(&folder, false, None).unwrap_err();
             assert!(matches!(error, PlannedFileError::Link(_)), "{error}");
         }
         assert_eq!(std::fs::read_dir(outside).unwrap().count(), 0);
