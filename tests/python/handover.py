@@ -114,7 +114,8 @@ def main():
         if options.how == "killed":
             # The messages of a long cell are stored in a file.
             kept = pathlib.Path(".nb/front_end_outputs")
-            client.wait("what is kept", lambda *_: any(f.stat().st_size for f in kept.glob("*/events.jsonl")))
+            has_lines = lambda f: all(rf"{n}\n" in f.read_text() for n in range(3))
+            client.wait("what is kept", lambda *_: any(map(has_lines, kept.glob("*/events.jsonl"))))
         if options.how in ("early", "asks-killed"):
             event = "prompted" if options.how == "asks-killed" else "requested"
             log = pathlib.Path(".nb/journal.jsonl")
