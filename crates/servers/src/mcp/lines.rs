@@ -1,19 +1,23 @@
 //! A client's messages on stdin: their size, and characters that JSON has no form for.
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
+use rmcp::model::{ClientJsonRpcMessage, RequestId};
 use rmcp::transport::async_rw::DEFAULT_MAX_LINE_LENGTH;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// How many bytes are read at a time.
 const PART: usize = 16 << 10;
 
-/// A stream of messages, one a line. It fails at a line that rmcp would drop, whose request would never be
-/// answered, and replaces half a surrogate pair, for which rmcp would drop a line too, by U+FFFD.
+/// A stream of messages, one a line. It fails at a line that is too long for rmcp. Requests that rmcp would drop or answer
+/// without their id are replaced by ones that it answers: nobody waits in vain.
 pub(super) struct BoundedLines<R> {
     inner: R,
     /// The line that has not ended yet.
@@ -44,16 +48,23 @@ impl<R> BoundedLines<R> {
         let end = bytes.iter().rposition(|byte| *byte == b'\n');
         let end = end.map_or(0, |end| end + 1);
         let (whole, rest) = bytes.split_at(end);
+        let mut lines = Vec::new();
         if end > 0 || bytes.is_empty() {
-            self.lines = std::mem::take(&mut self.line);
-            self.lines.extend_from_slice(whole);
-            self.returned = 0;
-            replace_half_pairs(&mut self.lines);
+            lines = std::mem::take(&mut self.line);
+            lines.extend_from_slice(whole);
         }
         self.line.extend_from_slice(rest);
-        let lines = self.lines.split(|byte| *byte == b'\n');
-        let longest = lines.map(<[u8]>::len).max().unwrap_or_default();
-        longest.max(self.line.len()) > DEFAULT_MAX_LINE_LENGTH
+        let lengths = lines.split(|byte| *byte == b'\n').map(<[u8]>::len);
+        if lengths.chain([self.line.len()]).max() > Some(DEFAULT_MAX_LINE_LENGTH) {
+            return true;
+        }
+        replace_half_pairs(&mut lines);
+        let lines = lines.split_inclusive(|byte| *byte == b'\n');
+        self.lines = lines
+            .flat_map(|line| answerable(line).into_owned())
+            .collect();
+        self.returned = 0;
+        false
     }
 }
 
@@ -83,6 +94,32 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
         self.returned += count;
         Poll::Ready(Ok(()))
     }
+}
+
+/// The method in the place of one that cannot be read: rmcp answers that there is no such method.
+const MALFORMED: &str = "malformed request";
+
+/// Returns a line, or one that rmcp answers with an error if it would drop it, or answer it without its id.
+fn answerable(line: &[u8]) -> Cow<'_, [u8]> {
+    #[derive(Deserialize)]
+    struct Request {
+        id: Option<RequestId>,
+    }
+    let is_read = serde_json::from_slice::<ClientJsonRpcMessage>(line).is_ok();
+    if is_read || line.trim_ascii().is_empty() {
+        return Cow::Borrowed(line);
+    }
+    // What is too deep or too large to be read is passed over here.
+    let id = serde_json::from_slice::<Request>(line)
+        .ok()
+        .and_then(|it| it.id);
+    let replaced = match id {
+        Some(id) => json!({"jsonrpc": "2.0", "id": id, "method": MALFORMED}),
+        None if serde_json::from_slice::<Value>(line).is_ok() => return Cow::Borrowed(line),
+        // Any JSON that is no message.
+        None => Value::Null,
+    };
+    Cow::Owned(format!("{replaced}\n").into_bytes())
 }
 
 /// Replaces each escaped half of a surrogate pair in JSON by U+FFFD.
@@ -143,14 +180,61 @@ mod tests {
             ("\\", "\\"),
             ("", ""),
         ] {
-            // Also in the second of two lines, across parts, and without an end of the line.
-            let before = "x".repeat(PART - 9);
-            let all = format!("{before}\n{line}\n{line}");
-            let expected = format!("{before}\n{expected}\n{expected}");
-            let (read, is_over) = read(all.as_bytes()).await;
-            assert_eq!(String::from_utf8(read.unwrap()).unwrap(), expected);
-            assert!(!is_over);
+            let mut read = line.as_bytes().to_vec();
+            replace_half_pairs(&mut read);
+            assert_eq!(String::from_utf8(read).unwrap(), expected);
         }
+        // Also in the second of two lines, and across parts.
+        let before = format!("\"{}\"", "x".repeat(PART - 9));
+        let all = format!("{before}\n\"\\ud83d\"\n");
+        let (read, is_over) = read(all.as_bytes()).await;
+        let expected = format!("{before}\n\"\\ufffd\"\n");
+        assert_eq!(String::from_utf8(read.unwrap()).unwrap(), expected);
+        assert!(!is_over);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_cannot_be_read_keeps_its_id() {
+        let malformed =
+            |id: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{MALFORMED}\"}}");
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":{}{}}}}}"#,
+            "[".repeat(500),
+            "]".repeat(500)
+        );
+        for (line, expected) in [
+            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, None),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#,
+                Some(malformed("7")),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"x","method":7}"#,
+                Some(malformed("\"x\"")),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{"b":1e999}}}"#,
+                Some(malformed("7")),
+            ),
+            (&deep, Some(malformed("7"))),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+                None,
+            ),
+            (r#"{"jsonrpc":"2.0","method":7}"#, None),
+            ("", None),
+            ("nonsense", Some("null".to_owned())),
+            (r#"{"jsonrpc":"2.0","id":7,"#, Some("null".to_owned())),
+        ] {
+            let (read, _) = read(format!("{line}\n").as_bytes()).await;
+            let expected = expected.unwrap_or_else(|| line.to_owned());
+            assert_eq!(
+                String::from_utf8(read.unwrap()).unwrap(),
+                format!("{expected}\n")
+            );
+        }
+        let (read, _) = read(b"\"\xff\"\n").await;
+        assert_eq!(read.unwrap(), b"null\n");
     }
 
     #[tokio::test]
