@@ -1459,6 +1459,7 @@ fn over_http_only_who_has_the_token_is_served() {
 
     let begun = server.send("POST", &good, &hello);
     assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
+    assert!(!begun.contains("data: \n"), "{begun}");
     let session = begun
         .lines()
         .find_map(|line| line.strip_prefix("mcp-session-id: "));

@@ -74,8 +74,11 @@ pub async fn serve_http(
     };
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(SILENCE);
+    // Clients of versions before 2025-11-25 take the empty event that asks for a reconnection for a broken message.
+    manager.session_config.sse_retry = None;
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(ORIGINS)
+        .with_sse_retry(None)
         .with_max_request_body_bytes(LONGEST_BODY);
     let service = StreamableHttpService::new(begin, Arc::new(manager), config);
     let router = axum::Router::new()
