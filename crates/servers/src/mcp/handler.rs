@@ -274,21 +274,28 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let uri = request.uri;
-        self.session.check_resource(&uri).map_err(|it| error(&it))?;
-        let mut subscriptions = self.subscriptions();
-        subscriptions.retain(|_, task| !task.is_finished());
-        if subscriptions.len() >= MOST_SUBSCRIPTIONS && !subscriptions.contains_key(&uri) {
+        let is_full = || {
+            let mut subscriptions = self.subscriptions();
+            subscriptions.retain(|_, task| !task.is_finished());
+            subscriptions.len() >= MOST_SUBSCRIPTIONS && !subscriptions.contains_key(&uri)
+        };
+        if is_full() {
             let text = format!("there are {MOST_SUBSCRIPTIONS} subscriptions; end one first");
             return Err(ErrorData::invalid_request(text, None));
         }
-        let followed = uri.clone();
+        let (named, of_request) = (uri.clone(), context.clone());
+        let begun = self.session.on_worker(async move |session: Session| {
+            session.begin_following(named, &of_request).await
+        });
+        let followed = begun.await.flatten().map_err(|it| error(&it))?;
         let task = self.session.spawn(async move |session: Session| {
-            let result = session.follow(&followed, &context).await;
+            let result = session.follow(followed, &context).await;
             let _ = result.inspect_err(|problem| {
                 tracing::warn!(problem = problem.message, "a subscription has ended");
             });
         });
-        subscriptions.insert(uri, AbortOnDropHandle::new(task));
+        self.subscriptions()
+            .insert(uri, AbortOnDropHandle::new(task));
         Ok(())
     }
 

@@ -130,12 +130,6 @@ impl Session {
         Ok(notebooks.iter().map(resource).collect())
     }
 
-    /// Checks that a URI names a notebook below the root, or an output of one.
-    pub(super) fn check_resource(&self, uri: &str) -> Result<(), Problem> {
-        let name = ResourceName::of(uri)?;
-        self.root().notebook(name.notebook()).map(drop)
-    }
-
     /// Returns what a resource has. It counts as seen by the client.
     pub(super) async fn read_resource(
         &self,
@@ -178,36 +172,58 @@ impl Session {
         Ok(contents)
     }
 
-    /// Notifies a client when others have changed a resource's notebook, until the client disconnects.
+    /// Begins to follow a resource's notebook: a client is notified of what others change from now on.
     ///
     /// # Errors
     /// The URI names no resource, or the notebook's folder does not exist.
-    pub(super) async fn follow(
+    pub(super) async fn begin_following(
         &self,
-        uri: &str,
+        uri: String,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(), Problem> {
-        let name = ResourceName::of(uri)?;
+    ) -> Result<FollowedResource, Problem> {
+        let name = ResourceName::of(&uri)?;
         let notebook = self.root().notebook(name.notebook())?;
-        let caller = || self.caller(Some(notebook.clone()), context);
-        let mut last = pending_notifications(&caller()?).await;
+        let caller = self.caller(Some(notebook.clone()), context)?;
+        // What others run appears in the file as well.
+        let watch = FolderWatch::begin(notebook.parent().as_slice(), PACE);
+        let last = pending_notifications(&caller).await;
         if last == Default::default() {
-            let caller = caller()?;
             let recorded = tokio::task::spawn_blocking(move || caller.begin_notifications()).await;
             recorded.map_err(|error| Problem::failed("begin to follow", &error))?;
         }
-        let (Some(folder), Some(file)) = (notebook.parent(), notebook.file_name()) else {
-            return Ok(());
+        Ok(FollowedResource {
+            uri,
+            notebook,
+            watch,
+            last,
+        })
+    }
+
+    /// Notifies a client when others have changed a notebook, until the client disconnects.
+    ///
+    /// # Errors
+    /// The notebook's folder does not exist any more.
+    pub(super) async fn follow(
+        &self,
+        followed: FollowedResource,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), Problem> {
+        let FollowedResource {
+            uri,
+            notebook,
+            mut watch,
+            mut last,
+        } = followed;
+        let is_it = |name: Option<&str>| {
+            name.is_none_or(|name| notebook.file_name().is_some_and(|file| *name == *file))
         };
-        // What others run appears in the file as well.
-        let mut watch = FolderWatch::begin(&[folder], PACE);
-        let is_it = |name: Option<&str>| name.is_none_or(|name| *name == *file);
         while !context.peer.is_transport_closed() {
             let at = Instant::now();
             watch.changed(is_it).await;
-            let current = pending_notifications(&caller()?).await;
+            let caller = self.caller(Some(notebook.clone()), context)?;
+            let current = pending_notifications(&caller).await;
             if current != last && current != Default::default() {
-                let updated = ResourceUpdatedNotificationParam::new(uri);
+                let updated = ResourceUpdatedNotificationParam::new(&*uri);
                 if context.peer.notify_resource_updated(updated).await.is_err() {
                     return Ok(());
                 }
@@ -219,8 +235,20 @@ impl Session {
     }
 }
 
+/// A resource whose notebook a client follows.
+pub(super) struct FollowedResource {
+    uri: String,
+    notebook: PathBuf,
+    watch: FolderWatch,
+    /// What the client has been notified of, and has not read yet.
+    last: PendingNotifications,
+}
+
+/// What others did to a notebook, and the edits that saves wiped out.
+type PendingNotifications = (Vec<ActivityEntry>, Vec<OverwrittenEdit>);
+
 /// Returns the notifications about its notebook that the caller has not received.
-async fn pending_notifications(caller: &Caller) -> (Vec<ActivityEntry>, Vec<OverwrittenEdit>) {
+async fn pending_notifications(caller: &Caller) -> PendingNotifications {
     // This records what another program has saved. Nothing counts as seen.
     let _ = api::cells(caller, CellsRequest::default()).await;
     let notebook = meanwhile(caller).await.notebook.unwrap_or_default();
