@@ -235,9 +235,7 @@ fn reported(error: &Value) -> AnswerFault {
         _ => None,
     };
     let (kind, code) = (word(&error["type"]), word(&error["code"]));
-    let status = code
-        .clone()
-        .filter(|code| kind.is_none() || code.parse::<u16>().is_ok());
+    let status = code.filter(|code| kind.is_none() || code.parse::<u16>().is_ok());
     let message = error["message"].as_str().or_else(|| error.as_str());
     AnswerFault::Reported {
         text: message.unwrap_or_default().to_owned(),

@@ -44,19 +44,19 @@ const SMALLER_SIDES: [u32; 3] = [2_000, 1_000, 500];
 ///
 /// Returns `None` if these bytes are no whole image of this MIME type.
 pub fn image_within(
-    bytes: Vec<u8>,
+    bytes: &[u8],
     mime: &str,
     longest: Option<u32>,
     most: usize,
 ) -> Option<Vec<u8>> {
     let format = ImageFormat::from_mime_type(mime)?;
-    if image::guess_format(&bytes).ok()? != format {
+    if image::guess_format(bytes).ok()? != format {
         return None;
     }
     let longest = longest.unwrap_or(LONGEST_SIDE_READ).min(LONGEST_SIDE_READ);
     let sides = SMALLER_SIDES.into_iter().filter(|side| *side < longest);
     for side in std::iter::once(longest).chain(sides) {
-        let image = scaled(&bytes, side).ok()?;
+        let image = scaled(bytes, side).ok()?;
         if image.len() <= most {
             return Some(image);
         }
@@ -106,8 +106,7 @@ mod tests {
     #[test]
     fn only_whole_images_that_models_read_are_sent() {
         let png = made(400, 300, ImageFormat::Png);
-        let within =
-            |bytes: &[u8], mime, longest, most| image_within(bytes.to_owned(), mime, longest, most);
+        let within = |bytes: &[u8], mime, longest, most| image_within(bytes, mime, longest, most);
         assert_eq!(within(&png, "image/png", None, 1 << 20), Some(png.clone()));
         let small = within(&png, "image/png", Some(100), 1 << 20).unwrap();
         assert_eq!(image::load_from_memory(&small).unwrap().width(), 100);

@@ -139,7 +139,7 @@ impl ToolAnswer {
         let work = tokio::task::spawn_blocking(move || {
             let images = images.into_iter().filter_map(|image| {
                 let bytes = STANDARD.decode(&image.base64).ok()?;
-                let bytes = image_within(bytes, &image.mime, Some(size), LARGEST_IMAGE)?;
+                let bytes = image_within(&bytes, &image.mime, Some(size), LARGEST_IMAGE)?;
                 let base64 = STANDARD.encode(bytes);
                 Some(Image { base64, ..image })
             });
