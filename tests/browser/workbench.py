@@ -175,7 +175,14 @@ class Together:
     def asks(self, script, argument=None):
         return self.workbench.asks(
             f"""const notebook = vscode.workspace.notebookDocuments.find(it => it.uri.path.endsWith({json.dumps(self.file)}));
-            const cellOf = id => notebook.getCells().find(cell => cell.metadata.id === id);
+            // An edit of metadata by VS Code itself may hit a cell beside it: its id is another one until nb's extension repairs that.
+            const known = globalThis.knownCells ??= new Map();
+            const cellOf = id => {{
+                const key = `${{notebook.uri}} ${{id}}`;
+                const all = notebook.getCells();
+                if (!all.includes(known.get(key))) known.set(key, all.find(cell => cell.metadata.id === id));
+                return known.get(key);
+            }};
             {script}""",
             argument,
         )
