@@ -316,7 +316,7 @@ class Switches(Together):
         self.commits()
         mine = self.ids[2]
         self.types_in(mine, " # mine")
-        git("switch", "-q", "other")
+        git("switch", "-q", f"other-{self.file}")
         expected = ["x = 0", "other = 1", "x = 2 # mine", "x = 4", "new = 1"]
         until(lambda: self.texts() == expected)
         self.saves(expected)
@@ -343,7 +343,7 @@ class Switches(Together):
         blob = git("hash-object", "-w", "--stdin", given=nbformat.writes(notebook) + "\n")
         git("update-index", "--cacheinfo", f"100644,{blob},{self.file}")
         other = git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", "two")
-        git("branch", "-f", "other", other)
+        git("branch", f"other-{self.file}", other)
         git("reset", "-q")
 
     def types_in(self, id, text):
