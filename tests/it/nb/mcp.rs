@@ -961,6 +961,12 @@ fn an_index_that_means_another_cell_since_the_client_looked_is_refused() {
     let [left, _] = state();
     assert_eq!(left.fields()["cells"][0]["first_line"], "B=2");
     assert_eq!(left.fields()["cells"][1]["first_line"], "D=4");
+    // A server that was started anew has shown nothing.
+    let again = McpClient::of(&world, "one", &[]);
+    let guess = json!({"notebook": "a.ipynb", "cell": 0, "source": "E=5"});
+    let refused = again.call("update_cell", &guess);
+    let text = refused.0["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("name yours by its id"), "{text}");
 }
 
 #[test]

@@ -326,6 +326,7 @@ async fn edit<T: EditArguments>(request: Request<'_, T>) -> Result<ToolAnswer, P
         caller.wait(timeout_s)?;
     }
     let positions = request.session.positions();
+    let are_guesses = positions.are_guesses(request.notebook, &operations);
     if !force {
         let ids = api::cell_ids(caller).await?;
         positions.check(request.notebook, &operations, &ids)?;
@@ -337,7 +338,7 @@ async fn edit<T: EditArguments>(request: Request<'_, T>) -> Result<ToolAnswer, P
     };
     let names_revision = edit.operations.iter().any(|it| if_rev(it).is_some());
     let answer = api::edit(caller, edit).await;
-    let answer = answer.map_err(|problem| repeatable(problem, names_revision))?;
+    let answer = answer.map_err(|problem| repeatable(problem, names_revision, are_guesses))?;
     positions.set(request.notebook, answer.ids());
     let lines = edited(&answer);
     if let Some(timeout_s) = run_timeout {
@@ -359,7 +360,7 @@ async fn edit<T: EditArguments>(request: Request<'_, T>) -> Result<ToolAnswer, P
 }
 
 /// Adds to a conflict how the edit is repeated: the answer has the whole texts, which count as seen.
-fn repeatable(problem: Problem, names_revision: bool) -> Problem {
+fn repeatable(problem: Problem, names_revision: bool, are_guesses: bool) -> Problem {
     let Some(first) = problem.conflicts.first() else {
         return problem;
     };
@@ -370,7 +371,9 @@ fn repeatable(problem: Problem, names_revision: bool) -> Problem {
         Some(now) => format!("if it still holds, repeat it with expected_revision: \"{now}\""),
         None => "if it still holds, repeat it: their change counts as seen now".to_owned(),
     };
+    let other = "an index may mean another cell than you saw before this server was started: if so, name yours by its id";
     problem
+        .all_hints(are_guesses.then_some(other))
         .hint(hint)
         .hint("force: true writes without a check")
 }

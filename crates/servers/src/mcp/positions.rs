@@ -36,6 +36,14 @@ impl Positions {
         }
     }
 
+    /// Says whether operations name cells by their indices in a notebook of which the client has seen no cell: it may have
+    /// seen them before the server was started.
+    pub(super) fn are_guesses(&self, notebook: &Path, operations: &[Operation]) -> bool {
+        let mut cells = operations.iter().flat_map(|it| changed_cells(it).0);
+        cells.any(|it| matches!(it, CellSelector::Index(_)))
+            && !self.notebooks().contains_key(notebook)
+    }
+
     /// Checks the indices of operations on a notebook whose cells have these ids now. After a refusal they count as
     /// seen. Indices behind an operation that changes the order are not checked.
     ///
@@ -108,8 +116,10 @@ mod tests {
         let check =
             |operations: &[Operation], now: &str| positions.check(notebook, operations, &ids(now));
         check(&remove, "bcd").unwrap();
+        assert!(positions.are_guesses(notebook, &remove));
         positions.set(notebook, ids("abcd").into_iter());
         check(&remove, "abd").unwrap();
+        assert!(!positions.are_guesses(notebook, &remove));
         // It is behind an insertion, or counts from the end.
         for list in [
             r#"[{"op": "insert", "at": 0, "source": ""}, {"op": "remove", "cell": 1}]"#,
