@@ -1,6 +1,7 @@
 //! Which cells of a notebook a request means, and in which order they run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -15,7 +16,9 @@ use crate::hint;
 use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Document};
 use crate::project::jobs::JobCell;
-use crate::stale::notebook_graph::NotebookGraph;
+use crate::stale::notebook_graph::{GraphError, NotebookGraph};
+use crate::stale::witnessed::{NextRun, WitnessedNotebook};
+use crate::witness::Uncertainty;
 
 /// Which cells of a notebook run.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +59,33 @@ pub struct Doubts {
     pub doubtful: Vec<DoubtfulName>,
     /// Code ran that may write any name: every value may be another.
     pub any_name_is_doubtful: bool,
+    /// The cells that may give other values, as the kernel says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubtful_cells: Vec<DoubtfulCell>,
+}
+
+/// A cell that may give other values after a restart.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DoubtfulCell {
+    /// Its index in the notebook.
+    pub index: usize,
+    /// Its id.
+    pub id: String,
+    /// Why, in words; none if only a cell above of which it reads a value is uncertain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// The cells of a job.
+#[derive(Debug, Default)]
+pub(super) struct PlannedJob {
+    /// The cells to run, in order.
+    pub(super) cells: Vec<JobCell>,
+    /// Whether further cells follow, by what the kernel says of these.
+    pub(super) grows: bool,
+    /// What is not certain when they have run, as far as it is known before.
+    pub(super) doubts: Option<Doubts>,
 }
 
 /// A name whose value is not certain.
@@ -115,7 +145,20 @@ impl CellsToRun {
         document: &Document,
         places: Option<Vec<usize>>,
         cancel: &Cancel,
-    ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
+    ) -> Result<PlannedJob, Problem> {
+        if let Some(witnessed) = self.witnessed(file, document)? {
+            return Ok(match witnessed.next() {
+                NextRun::Nothing(uncertainty) => PlannedJob {
+                    doubts: Some(Doubts::of_kernel(file, document, uncertainty)),
+                    ..PlannedJob::default()
+                },
+                next @ NextRun::Cell(..) => PlannedJob {
+                    cells: next.job_cell(document).into_iter().collect(),
+                    grows: true,
+                    doubts: None,
+                },
+            });
+        }
         let mut selection = self.selection(places);
         let mut doubts = None;
         if self.is_planned() || self.changed {
@@ -130,7 +173,31 @@ impl CellsToRun {
                 ..CellSelection::default()
             };
         }
-        Ok((exec::cells(document, &selection), doubts))
+        Ok(PlannedJob {
+            cells: exec::cells(document, &selection),
+            grows: false,
+            doubts,
+        })
+    }
+
+    /// Returns what the kernel has run and said, if all stale cells are to run, and the kernel says what cells change.
+    pub(super) fn witnessed(
+        &self,
+        file: &NotebookFile,
+        document: &Document,
+    ) -> Result<Option<WitnessedNotebook>, Problem> {
+        let is_part = !self.named.is_empty()
+            || self.from.is_some()
+            || self.to.is_some()
+            || self.failed
+            || !self.tags.is_empty()
+            || self.changed;
+        let has_more = self.with_upstream || self.with_downstream || self.assume_order;
+        if !self.stale || is_part || has_more || self.replay {
+            return Ok(None);
+        }
+        let witnessed = WitnessedNotebook::of(file, document, &HashSet::new());
+        Ok(witnessed.map_err(GraphError::from)?)
     }
 
     pub(super) fn selection(&self, places: Option<Vec<usize>>) -> CellSelection {
@@ -173,6 +240,47 @@ impl CellsToRun {
 }
 
 impl Doubts {
+    /// Returns what is not certain when the kernel has what Restart & Run All would give it, as far as it says.
+    pub(super) fn of_kernel(
+        file: &NotebookFile,
+        document: &Document,
+        uncertainty: Uncertainty,
+    ) -> Self {
+        let Uncertainty {
+            is_any,
+            mut cells,
+            files,
+            left,
+            ..
+        } = uncertainty;
+        let folder = file.real.parent().unwrap_or(&file.real);
+        for (index, files) in files {
+            let reasons = cells.entry(index).or_default();
+            for name in files {
+                let path = Path::new(name.strip_prefix("file:").unwrap_or(&name));
+                let path = path.strip_prefix(folder).unwrap_or(path);
+                reasons.insert(format!("the file {}", path.display()));
+            }
+        }
+        let doubtful_cells = cells.into_iter().filter_map(|(index, reasons)| {
+            let reasons: Vec<_> = reasons.into_iter().collect();
+            Some(DoubtfulCell {
+                index,
+                id: document.cells().get(index)?.id().to_owned(),
+                why: (!reasons.is_empty()).then(|| format!("depends on {}", reasons.join(", "))),
+            })
+        });
+        let left = left.into_iter().map(|name| DoubtfulName {
+            name,
+            why: doubt_text(Doubt::Left),
+        });
+        Self {
+            doubtful: left.collect(),
+            any_name_is_doubtful: is_any,
+            doubtful_cells: doubtful_cells.collect(),
+        }
+    }
+
     pub(super) fn of(plan: &Plan) -> Self {
         // If any value may be another, an entry for each name says nothing new.
         let is_listed = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
@@ -184,6 +292,7 @@ impl Doubts {
         Self {
             doubtful: doubtful.collect(),
             any_name_is_doubtful: plan.is_any_doubtful,
+            doubtful_cells: Vec::new(),
         }
     }
 }

@@ -100,6 +100,9 @@ pub struct Job {
     /// edit changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// Whether further cells may follow those of the job: what each cell changed decides which is the next one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grows: bool,
     /// Further messages for the actor who requested the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -192,6 +195,9 @@ pub struct JobCell {
     /// Whether it is tagged as code that may raise: the cells after it are run all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_raise: bool,
+    /// The variables that are deleted before it runs: no cell above gives them a value, and it mentions them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbind: Vec<String>,
     /// The id of the execute request, once it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,

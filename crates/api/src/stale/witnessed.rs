@@ -1,0 +1,208 @@
+//! What a notebook's kernel has run, by what it said of each run, and which cells to run by that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::known::{Known, with_known};
+use super::runs::{KernelRun, past_runs};
+use crate::editing::notebook_file::NotebookFile;
+use crate::execution::exec::{is_skipped, may_raise};
+use crate::notebook::{CellType, Document};
+use crate::project::StateError;
+use crate::witness::{ExecutionFacts, RunCause, Uncertainty, WitnessStep, WitnessedKernel};
+
+/// A notebook's code cells, and its kernel that says what each run changed.
+#[derive(Debug)]
+pub struct WitnessedNotebook {
+    kernel: WitnessedKernel,
+    /// The cells' indices in the notebook, ids and sources.
+    cells: Vec<(usize, String, String)>,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum NextRun {
+    /// Run the cell at this index of the notebook, once these variables are deleted.
+    Cell(usize, BTreeSet<String>),
+    /// Nothing. The places in it are indices of the notebook.
+    Nothing(Uncertainty),
+}
+
+/// A run of the kernel: its number, its cell, its text, and what the kernel said of it.
+type WitnessedRun<'a> = (u64, Option<&'a str>, &'a str, Option<&'a ExecutionFacts>);
+
+impl WitnessedNotebook {
+    /// Puts together what a notebook's kernel has run and said; none if it says nothing, or the journal has no texts. The
+    /// cells that are tagged `skip-execution` are left out. `accepted` are the requests whose errors count as success.
+    ///
+    /// # Errors
+    /// The project's state cannot be read.
+    pub fn of(
+        notebook: &NotebookFile,
+        document: &Document,
+        accepted: &HashSet<&str>,
+    ) -> Result<Option<Self>, StateError> {
+        with_known(notebook, |known| {
+            Self::read(notebook, document, accepted, known)
+        })
+    }
+
+    /// Does the same with what is known of the notebook.
+    pub(super) fn read(
+        notebook: &NotebookFile,
+        document: &Document,
+        accepted: &HashSet<&str>,
+        Known { events, facts, .. }: &mut Known,
+    ) -> Result<Option<Self>, StateError> {
+        let project = &notebook.project;
+        let state = project.state()?;
+        let owner = state.owner_key(&notebook.key);
+        let Some(session) = state.session(&owner) else {
+            return Ok(None);
+        };
+        if !facts.read(project, &owner, &session) {
+            return Ok(None);
+        }
+        let past = past_runs(project, &notebook.key, document, events)?;
+        let has_texts = past
+            .iter()
+            .all(|it| it.past.cell.is_none() || it.past.code.is_some());
+        Ok(has_texts.then(|| Self {
+            kernel: kernel_of(document, &past, &facts.runs, accepted),
+            cells: cells_of(document),
+        }))
+    }
+
+    /// Returns what to do next so that the kernel has what Restart & Run All would give it.
+    pub fn next(mut self) -> NextRun {
+        let mut unbind = BTreeSet::new();
+        loop {
+            match self.kernel.next(&self.texts()) {
+                WitnessStep::Unbind(names) => {
+                    self.kernel.unbound(&names);
+                    unbind.extend(names);
+                }
+                WitnessStep::Run(place) => return NextRun::Cell(self.index(place), unbind),
+                WitnessStep::Done(uncertainty) => {
+                    return NextRun::Nothing(Uncertainty {
+                        cells: self.by_index(uncertainty.cells),
+                        files: self.by_index(uncertainty.files),
+                        ..uncertainty
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns the indices in the notebook of the cells that would run if each gave what it gave before, and why.
+    pub fn planned(&self) -> Vec<(usize, RunCause)> {
+        let planned = self.kernel.planned(&self.texts()).into_iter();
+        let in_notebook = |cause| match cause {
+            RunCause::Read { name, giver } => RunCause::Read {
+                name,
+                giver: giver.map(|place| self.index(place)),
+            },
+            other => other,
+        };
+        let planned = planned.map(|(place, cause)| (self.index(place), in_notebook(cause)));
+        planned.collect()
+    }
+
+    /// Returns how many cells there are.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Says whether the cell at an index of the notebook is one of the cells.
+    pub fn has(&self, index: usize) -> bool {
+        self.cells
+            .binary_search_by_key(&index, |cell| cell.0)
+            .is_ok()
+    }
+
+    fn texts(&self) -> Vec<(&str, &str)> {
+        let cells = self.cells.iter();
+        cells.map(|(_, id, text)| (&**id, &**text)).collect()
+    }
+
+    fn index(&self, place: usize) -> usize {
+        self.cells.get(place).map_or(0, |cell| cell.0)
+    }
+
+    fn by_index<T>(&self, places: BTreeMap<usize, T>) -> BTreeMap<usize, T> {
+        let places = places.into_iter();
+        places.map(|(place, it)| (self.index(place), it)).collect()
+    }
+}
+
+/// Returns the code cells that Restart & Run All runs.
+fn cells_of(document: &Document) -> Vec<(usize, String, String)> {
+    let cells = document.cells().iter().enumerate();
+    let cells = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code && !is_skipped(cell));
+    let cells =
+        cells.map(|(index, cell)| (index, cell.id().to_owned(), cell.source().into_owned()));
+    cells.filter(|(.., text)| !text.trim().is_empty()).collect()
+}
+
+/// Follows the runs of a kernel in the order of their numbers. A number that is missing is a run that nobody saw.
+fn kernel_of(
+    document: &Document,
+    past: &[KernelRun],
+    facts: &HashMap<String, (u64, Option<ExecutionFacts>)>,
+    accepted: &HashSet<&str>,
+) -> WitnessedKernel {
+    let cells = document.cells().iter();
+    let mut by_text: HashMap<_, Option<&str>> = HashMap::new();
+    for cell in cells.clone() {
+        let entry = by_text.entry(cell.source());
+        // If two cells have the same text, it is not known which one ran.
+        entry.and_modify(|it| *it = None).or_insert(Some(cell.id()));
+    }
+    let raising = cells.filter(|cell| may_raise(cell));
+    let raising: HashSet<_> = raising.map(|cell| cell.id()).collect();
+    let (mut runs, mut known, mut last): (Vec<WitnessedRun<'_>>, _, _) =
+        (Vec::new(), HashSet::new(), 0);
+    for KernelRun { past, msg_id } in past {
+        let Some(msg_id) = msg_id else { continue };
+        let text = past.code.as_deref().unwrap_or_default();
+        let by_text = || by_text.get(text).copied().flatten();
+        let cell = past.cell.as_deref().or_else(by_text);
+        match facts.get(msg_id) {
+            Some((run, facts)) => {
+                known.insert(msg_id);
+                last = last.max(*run);
+                runs.push((*run, cell, text, facts.as_ref()));
+            }
+            None if text.trim().is_empty() => {}
+            // It runs, or the kernel ended it without a word.
+            None => runs.push((last, cell, text, None)),
+        }
+    }
+    let others = facts.iter().filter(|(msg_id, _)| !known.contains(msg_id));
+    runs.extend(others.map(|(_, (run, facts))| (*run, None, "", facts.as_ref())));
+    runs.sort_by_key(|run| run.0);
+    let accepted: HashSet<_> = past
+        .iter()
+        .filter(|it| it.msg_id.as_deref().is_some_and(|id| accepted.contains(id)))
+        .filter_map(|it| it.past.cell.as_deref())
+        .chain(raising)
+        .collect();
+    let mut kernel = WitnessedKernel::default();
+    let mut next = 1;
+    for (run, cell, text, facts) in runs {
+        if run > next {
+            kernel.ran(None, "", None);
+        }
+        next = next.max(run.saturating_add(1));
+        match facts {
+            Some(facts) if !facts.ok && cell.is_some_and(|it| accepted.contains(it)) => {
+                let facts = ExecutionFacts {
+                    ok: true,
+                    ..facts.clone()
+                };
+                kernel.ran(cell, text, Some(&facts));
+            }
+            facts => kernel.ran(cell, text, facts),
+        }
+    }
+    kernel
+}
