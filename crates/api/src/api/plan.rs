@@ -78,9 +78,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
                     .collect(),
                 by_kernel: true,
                 doubts: match witnessed.next() {
-                    NextRun::Nothing(uncertainty) => {
-                        Doubts::of_kernel(&file, &document, uncertainty)
-                    }
+                    NextRun::Nothing(uncertainty) => Doubts::of_kernel(&document, uncertainty),
                     NextRun::Cell(..) => Doubts::default(),
                 },
                 notebook: NotebookSummary::of(&file, &document),

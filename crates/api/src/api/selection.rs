@@ -1,7 +1,6 @@
 //! Which cells of a notebook a request means, and in which order they run.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -149,7 +148,7 @@ impl CellsToRun {
         if let Some(witnessed) = self.witnessed(file, document)? {
             return Ok(match witnessed.next() {
                 NextRun::Nothing(uncertainty) => PlannedJob {
-                    doubts: Some(Doubts::of_kernel(file, document, uncertainty)),
+                    doubts: Some(Doubts::of_kernel(document, uncertainty)),
                     ..PlannedJob::default()
                 },
                 next @ NextRun::Cell(..) => PlannedJob {
@@ -241,11 +240,7 @@ impl CellsToRun {
 
 impl Doubts {
     /// Returns what is not certain when the kernel has what Restart & Run All would give it, as far as it says.
-    pub(super) fn of_kernel(
-        file: &NotebookFile,
-        document: &Document,
-        uncertainty: Uncertainty,
-    ) -> Self {
+    pub(super) fn of_kernel(document: &Document, uncertainty: Uncertainty) -> Self {
         let Uncertainty {
             is_any,
             mut cells,
@@ -253,14 +248,8 @@ impl Doubts {
             left,
             ..
         } = uncertainty;
-        let folder = file.real.parent().unwrap_or(&file.real);
         for (index, files) in files {
-            let reasons = cells.entry(index).or_default();
-            for name in files {
-                let path = Path::new(name.strip_prefix("file:").unwrap_or(&name));
-                let path = path.strip_prefix(folder).unwrap_or(path);
-                reasons.insert(format!("the file {}", path.display()));
-            }
+            cells.entry(index).or_default().extend(files);
         }
         let doubtful_cells = cells.into_iter().filter_map(|(index, reasons)| {
             let reasons: Vec<_> = reasons.into_iter().collect();

@@ -115,7 +115,7 @@ impl NotebookGraph {
                 return by_text;
             }
             let by_kernel = match planned.get(&index)? {
-                RunCause::Needed => return None,
+                RunCause::Needed => return by_text,
                 RunCause::NotRun => Stale::NotRun,
                 RunCause::Edited => Stale::Edited,
                 RunCause::Failed => Stale::Failed,

@@ -1,6 +1,7 @@
 //! What a notebook's kernel has run, by what it said of each run, and which cells to run by that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use super::known::{Known, with_known};
 use super::runs::{KernelRun, past_runs};
@@ -16,6 +17,8 @@ pub struct WitnessedNotebook {
     kernel: WitnessedKernel,
     /// The cells' indices in the notebook, ids and sources.
     cells: Vec<(usize, String, String)>,
+    /// The notebook's folder.
+    folder: PathBuf,
 }
 
 /// What to do next.
@@ -23,7 +26,7 @@ pub struct WitnessedNotebook {
 pub enum NextRun {
     /// Run the cell at this index of the notebook, once these variables are deleted.
     Cell(usize, BTreeSet<String>),
-    /// Nothing. The places in it are indices of the notebook.
+    /// Nothing. The places in it are indices of the notebook, and what is no variable is named in words.
     Nothing(Uncertainty),
 }
 
@@ -69,6 +72,7 @@ impl WitnessedNotebook {
         Ok(has_texts.then(|| Self {
             kernel: kernel_of(document, &past, &facts.runs, accepted),
             cells: cells_of(document),
+            folder: notebook.real.parent().unwrap_or(&notebook.real).to_owned(),
         }))
     }
 
@@ -83,9 +87,16 @@ impl WitnessedNotebook {
                 }
                 WitnessStep::Run(place) => return NextRun::Cell(self.index(place), unbind),
                 WitnessStep::Done(uncertainty) => {
+                    let words = |names: BTreeSet<String>| {
+                        let names = names.iter().map(|name| self.in_words(name));
+                        names.collect::<BTreeSet<_>>()
+                    };
+                    let files = uncertainty.files.into_iter();
+                    let files = files.map(|(place, files)| (place, words(files)));
                     return NextRun::Nothing(Uncertainty {
                         cells: self.by_index(uncertainty.cells),
-                        files: self.by_index(uncertainty.files),
+                        files: self.by_index(files.collect()),
+                        left: words(uncertainty.left),
                         ..uncertainty
                     });
                 }
@@ -93,12 +104,13 @@ impl WitnessedNotebook {
         }
     }
 
-    /// Returns the indices in the notebook of the cells that would run if each gave what it gave before, and why.
+    /// Returns the indices in the notebook of the cells that would run if those that are out of date change what they
+    /// changed before, and why. What is no variable is named in words.
     pub fn planned(&self) -> Vec<(usize, RunCause)> {
         let planned = self.kernel.planned(&self.texts()).into_iter();
         let in_notebook = |cause| match cause {
             RunCause::Read { name, giver } => RunCause::Read {
-                name,
+                name: self.in_words(&name),
                 giver: giver.map(|place| self.index(place)),
             },
             other => other,
@@ -110,6 +122,24 @@ impl WitnessedNotebook {
     /// Returns how many cells there are.
     pub fn len(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Returns the name of a variable, or what else it is, in words.
+    fn in_words(&self, resource: &str) -> String {
+        match resource.split_once(':') {
+            None => resource.to_owned(),
+            Some(("file", path)) => {
+                let path = Path::new(path);
+                let path = path.strip_prefix(&self.folder).unwrap_or(path);
+                format!("the file {}", path.display())
+            }
+            Some(("env", name)) => format!("the environment's {name}"),
+            Some(("display", module)) => format!("the options of {module}"),
+            Some((_, "cwd")) => "the working directory".to_owned(),
+            Some((_, "path")) => "sys.path".to_owned(),
+            Some((_, "random")) => "the state of random numbers".to_owned(),
+            Some(_) => resource.to_owned(),
+        }
     }
 
     /// Says whether the cell at an index of the notebook is one of the cells.
