@@ -275,7 +275,7 @@ impl StaleWatch {
     }
 
     /// Returns the next run.
-    fn next_run(&mut self) -> Value {
+    pub(super) fn next_run(&mut self) -> Value {
         loop {
             let line = self.next();
             if line["cells"].is_array() {

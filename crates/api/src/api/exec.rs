@@ -164,7 +164,7 @@ pub async fn exec(
     loop {
         let PlannedJob {
             cells,
-            grows,
+            goal,
             doubts,
         } = match &replay {
             Some(replay) => PlannedJob {
@@ -205,7 +205,7 @@ pub async fn exec(
             saves: request.saves,
             max_output: Some(request.max_output).filter(|most| *most > 0),
             plan: selection.is_planned().then(|| document.revision()),
-            grows,
+            goal: goal.clone(),
             for_generation,
         };
         let folder = exec::begin(&file.project, &file.key, caller.by(), options).await?;
@@ -228,7 +228,9 @@ pub async fn exec(
             }
             job => {
                 let doubts = match &job {
-                    RunAnswer::Followed(job) if grows && job.verdict() == JobVerdict::Succeeded => {
+                    RunAnswer::Followed(job)
+                        if goal.is_some() && job.verdict() == JobVerdict::Succeeded =>
+                    {
                         cells_for(caller, &file, &document, selection, places)
                             .await?
                             .doubts

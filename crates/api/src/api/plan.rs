@@ -69,7 +69,8 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
         let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
         let selection = cells.selection(cells.places(&document)?);
         let names = CellNames::of(&document, &graph);
-        if let Some(witnessed) = cells.witnessed(&file, &document)? {
+        let places = cells.places(&document)?;
+        if let Some(witnessed) = cells.witnessed(&file, &document, places)? {
             let planned = witnessed.planned();
             return Ok(PlanAnswer {
                 plan: planned

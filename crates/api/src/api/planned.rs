@@ -89,7 +89,7 @@ pub async fn planned_run(
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
         let places = cells.places(&document)?;
-        let cells = match cells.witnessed(&file, &document)? {
+        let cells = match cells.witnessed(&file, &document, places.clone())? {
             Some(witnessed) => {
                 let planned = witnessed.planned().into_iter();
                 let cell = |(index, _)| Some(job_cell(index, document.cells().get(index)?));

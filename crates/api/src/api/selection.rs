@@ -14,7 +14,7 @@ use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
 use crate::hint;
 use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Document};
-use crate::project::jobs::JobCell;
+use crate::project::jobs::{JobCell, JobGoal};
 use crate::stale::notebook_graph::{GraphError, NotebookGraph};
 use crate::stale::witnessed::{NextRun, WitnessedNotebook};
 use crate::witness::Uncertainty;
@@ -81,8 +81,8 @@ pub struct DoubtfulCell {
 pub(super) struct PlannedJob {
     /// The cells to run, in order.
     pub(super) cells: Vec<JobCell>,
-    /// Whether further cells follow, by what the kernel says of these.
-    pub(super) grows: bool,
+    /// What further cells are for, if some may follow by what the kernel says of these.
+    pub(super) goal: Option<JobGoal>,
     /// What is not certain when they have run, as far as it is known before.
     pub(super) doubts: Option<Doubts>,
 }
@@ -145,7 +145,8 @@ impl CellsToRun {
         places: Option<Vec<usize>>,
         cancel: &Cancel,
     ) -> Result<PlannedJob, Problem> {
-        if let Some(witnessed) = self.witnessed(file, document)? {
+        let goal = self.goal(document, places.clone());
+        if let Some(witnessed) = self.witnessed(file, document, places.clone())? {
             return Ok(match witnessed.next() {
                 NextRun::Nothing(uncertainty) => PlannedJob {
                     doubts: Some(Doubts::of_kernel(document, uncertainty)),
@@ -153,7 +154,7 @@ impl CellsToRun {
                 },
                 next @ NextRun::Cell(..) => PlannedJob {
                     cells: next.job_cell(document).into_iter().collect(),
-                    grows: true,
+                    goal,
                     doubts: None,
                 },
             });
@@ -174,28 +175,40 @@ impl CellsToRun {
         }
         Ok(PlannedJob {
             cells: exec::cells(document, &selection),
-            grows: false,
+            goal: None,
             doubts,
         })
     }
 
-    /// Returns what the kernel has run and said, if all stale cells are to run, and the kernel says what cells change.
-    pub(super) fn witnessed(
-        &self,
-        file: &NotebookFile,
-        document: &Document,
-    ) -> Result<Option<WitnessedNotebook>, Problem> {
+    /// Returns which cells are to be up to date, if what the kernel says may decide what runs for that.
+    fn goal(&self, document: &Document, places: Option<Vec<usize>>) -> Option<JobGoal> {
+        let has_more = self.with_upstream || self.with_downstream || self.assume_order;
+        if !self.stale || self.changed || has_more || self.replay {
+            return None;
+        }
         let is_part = !self.named.is_empty()
             || self.from.is_some()
             || self.to.is_some()
             || self.failed
-            || !self.tags.is_empty()
-            || self.changed;
-        let has_more = self.with_upstream || self.with_downstream || self.assume_order;
-        if !self.stale || is_part || has_more || self.replay {
+            || !self.tags.is_empty();
+        let only = is_part.then(|| {
+            let cells = exec::cells(document, &self.selection(places)).into_iter();
+            cells.filter_map(|cell| cell.cell).collect()
+        });
+        Some(JobGoal { only })
+    }
+
+    /// Returns what the kernel has run and said, if that decides what runs.
+    pub(super) fn witnessed(
+        &self,
+        file: &NotebookFile,
+        document: &Document,
+        places: Option<Vec<usize>>,
+    ) -> Result<Option<WitnessedNotebook>, Problem> {
+        let Some(JobGoal { only }) = self.goal(document, places) else {
             return Ok(None);
-        }
-        let witnessed = WitnessedNotebook::of(file, document, &HashSet::new());
+        };
+        let witnessed = WitnessedNotebook::of(file, document, only.as_deref(), &HashSet::new());
         Ok(witnessed.map_err(GraphError::from)?)
     }
 

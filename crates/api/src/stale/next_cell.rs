@@ -4,7 +4,6 @@ use super::witnessed::{NextRun, WitnessedNotebook};
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::job_cell;
 use crate::notebook::Document;
-use crate::project::Project;
 use crate::project::jobs::{Job, JobCell};
 use crate::task::causes::with_causes;
 
@@ -12,12 +11,13 @@ use crate::task::causes::with_causes;
 ///
 /// # Errors
 /// Why it is not known, or that the cells do not settle, in words.
-pub fn next_cell(_: &Project, job: &Job) -> Result<Option<JobCell>, String> {
+pub fn next_cell(job: &Job) -> Result<Option<JobCell>, String> {
     let notebook = NotebookFile::of(&job.path).map_err(|error| with_causes(&error))?;
     let document = notebook.read().map_err(|error| with_causes(&error))?;
     let cells = job.cells.iter().filter(|_| job.allow_errors);
     let accepted = cells.filter_map(|cell| cell.msg_id.as_deref()).collect();
-    let witnessed = WitnessedNotebook::of(&notebook, &document, &accepted);
+    let only = job.goal.as_ref().and_then(|goal| goal.only.as_deref());
+    let witnessed = WitnessedNotebook::of(&notebook, &document, only, &accepted);
     let Some(witnessed) = witnessed.map_err(|error| with_causes(&error))? else {
         return Err("what the cells changed is not known any more: the rest is not run".to_owned());
     };

@@ -95,10 +95,15 @@ impl NotebookGraph {
             Analysis::IfRun | Analysis::Whole => language_of(notebook, document),
         });
         let mut graph = Self::of_runs(notebook, document, &runs, &mut known.effects, cancel)?;
-        if analysis != Analysis::InOrder
-            && let Some(witnessed) =
-                WitnessedNotebook::read(notebook, document, &HashSet::new(), known)?
-        {
+        let none = HashSet::new();
+        let witnessed = match analysis {
+            Analysis::InOrder => None,
+            Analysis::IfRun => {
+                WitnessedNotebook::read(notebook, document, None, &none, known).unwrap_or_default()
+            }
+            Analysis::Whole => WitnessedNotebook::read(notebook, document, None, &none, known)?,
+        };
+        if let Some(witnessed) = witnessed {
             graph.set_stale(&witnessed);
         }
         Ok(graph)

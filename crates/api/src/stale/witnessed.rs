@@ -7,7 +7,7 @@ use super::known::{Known, with_known};
 use super::runs::{KernelRun, past_runs};
 use crate::editing::notebook_file::NotebookFile;
 use crate::execution::exec::{is_skipped, may_raise};
-use crate::notebook::{CellType, Document};
+use crate::notebook::{Cell, CellType, Document};
 use crate::project::StateError;
 use crate::witness::{ExecutionFacts, RunCause, Uncertainty, WitnessStep, WitnessedKernel};
 
@@ -17,6 +17,8 @@ pub struct WitnessedNotebook {
     kernel: WitnessedKernel,
     /// The cells' indices in the notebook, ids and sources.
     cells: Vec<(usize, String, String)>,
+    /// The places among them of those that are to be up to date; none for all.
+    goals: Option<BTreeSet<usize>>,
     /// The notebook's folder.
     folder: PathBuf,
 }
@@ -35,17 +37,19 @@ type WitnessedRun<'a> = (u64, Option<&'a str>, &'a str, Option<&'a ExecutionFact
 
 impl WitnessedNotebook {
     /// Puts together what a notebook's kernel has run and said; none if it says nothing, or the journal has no texts. The
-    /// cells that are tagged `skip-execution` are left out. `accepted` are the requests whose errors count as success.
+    /// cells with the ids `only` are to be up to date; with none, all but those that are tagged `skip-execution`.
+    /// `accepted` are the requests whose errors count as success.
     ///
     /// # Errors
     /// The project's state cannot be read.
     pub fn of(
         notebook: &NotebookFile,
         document: &Document,
+        only: Option<&[String]>,
         accepted: &HashSet<&str>,
     ) -> Result<Option<Self>, StateError> {
         with_known(notebook, |known| {
-            Self::read(notebook, document, accepted, known)
+            Self::read(notebook, document, only, accepted, known)
         })
     }
 
@@ -53,6 +57,7 @@ impl WitnessedNotebook {
     pub(super) fn read(
         notebook: &NotebookFile,
         document: &Document,
+        only: Option<&[String]>,
         accepted: &HashSet<&str>,
         Known { events, facts, .. }: &mut Known,
     ) -> Result<Option<Self>, StateError> {
@@ -69,9 +74,16 @@ impl WitnessedNotebook {
         let has_texts = past
             .iter()
             .all(|it| it.past.cell.is_none() || it.past.code.is_some());
+        let cells = cells_of(document, only.unwrap_or_default());
+        let goals = only.map(|only| {
+            let goals = cells.iter().enumerate();
+            let goals = goals.filter(|(_, (_, id, _))| only.contains(id));
+            goals.map(|(place, _)| place).collect()
+        });
         Ok(has_texts.then(|| Self {
             kernel: kernel_of(document, &past, &facts.runs, accepted),
-            cells: cells_of(document),
+            cells,
+            goals,
             folder: notebook.real.parent().unwrap_or(&notebook.real).to_owned(),
         }))
     }
@@ -80,7 +92,7 @@ impl WitnessedNotebook {
     pub fn next(mut self) -> NextRun {
         let mut unbind = BTreeSet::new();
         loop {
-            match self.kernel.next(&self.texts()) {
+            match self.kernel.next_of(&self.texts(), self.goals.as_ref()) {
                 WitnessStep::Unbind(names) => {
                     self.kernel.unbound(&names);
                     unbind.extend(names);
@@ -107,7 +119,7 @@ impl WitnessedNotebook {
     /// Returns the indices in the notebook of the cells that would run if those that are out of date change what they
     /// changed before, and why. What is no variable is named in words.
     pub fn planned(&self) -> Vec<(usize, RunCause)> {
-        let planned = self.kernel.planned(&self.texts()).into_iter();
+        let planned = self.kernel.planned(&self.texts(), self.goals.as_ref());
         let in_notebook = |cause| match cause {
             RunCause::Read { name, giver } => RunCause::Read {
                 name: self.in_words(&name),
@@ -115,6 +127,7 @@ impl WitnessedNotebook {
             },
             other => other,
         };
+        let planned = planned.into_iter();
         let planned = planned.map(|(place, cause)| (self.index(place), in_notebook(cause)));
         planned.collect()
     }
@@ -164,10 +177,11 @@ impl WitnessedNotebook {
     }
 }
 
-/// Returns the code cells that Restart & Run All runs.
-fn cells_of(document: &Document) -> Vec<(usize, String, String)> {
+/// Returns the code cells that Restart & Run All runs, and those with the ids `also`.
+fn cells_of(document: &Document, also: &[String]) -> Vec<(usize, String, String)> {
+    let is_run = |cell: &Cell| !is_skipped(cell) || also.iter().any(|id| id == cell.id());
     let cells = document.cells().iter().enumerate();
-    let cells = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code && !is_skipped(cell));
+    let cells = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code && is_run(cell));
     let cells =
         cells.map(|(index, cell)| (index, cell.id().to_owned(), cell.source().into_owned()));
     cells.filter(|(.., text)| !text.trim().is_empty()).collect()
@@ -235,4 +249,75 @@ fn kernel_of(
         }
     }
     kernel
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{End, PastRun};
+    use crate::notebook::tests::fixtures::cells;
+    use crate::witness::{FactKind, FactWrite};
+
+    /// Returns what a kernel has run: `aaaa 1` is a run of a cell, `- 2` one of other code, each with the number that the
+    /// kernel gave it, if it said anything.
+    fn next(runs: &[(&str, Option<u64>)], console: &[u64]) -> WitnessStep {
+        let document = cells("aaaa:x bbbb:y");
+        let writes = |name: &str| ExecutionFacts {
+            ok: true,
+            writes: [(
+                name.to_owned(),
+                FactWrite(FactKind::Bound, None, true, true),
+            )]
+            .into(),
+            ..ExecutionFacts::default()
+        };
+        let mut facts = HashMap::new();
+        let mut past = Vec::new();
+        for (at, (cell, run)) in runs.iter().enumerate() {
+            let msg_id = at.to_string();
+            let code = if *cell == "aaaa" { "x" } else { "y" };
+            if let Some(run) = run {
+                facts.insert(msg_id.clone(), (*run, Some(writes(code))));
+            }
+            past.push(KernelRun {
+                past: PastRun {
+                    cell: Some((*cell).to_owned()),
+                    code: Some(code.to_owned()),
+                    end: End::Whole,
+                },
+                msg_id: Some(msg_id),
+            });
+        }
+        for run in console {
+            facts.insert(format!("console {run}"), (*run, Some(writes("other"))));
+        }
+        let kernel = kernel_of(&document, &past, &facts, &HashSet::new());
+        kernel.next(&[("aaaa", "x"), ("bbbb", "y")])
+    }
+
+    #[test]
+    fn the_kernels_numbers_show_what_nobody_saw() {
+        let is_certain = |step| match step {
+            WitnessStep::Done(uncertainty) => Some(!uncertainty.is_any),
+            _ => None,
+        };
+        let both = [("aaaa", Some(1)), ("bbbb", Some(2))];
+        assert_eq!(is_certain(next(&both, &[])), Some(true));
+        // Their order is the kernel's, whoever has stored them.
+        let turned = [("aaaa", Some(2)), ("bbbb", Some(1))];
+        assert_eq!(is_certain(next(&turned, &[])), Some(true));
+        let WitnessStep::Done(uncertainty) = next(&both, &[3]) else {
+            panic!("code that is no cell made a cell stale");
+        };
+        assert!(!uncertainty.is_any && uncertainty.left.contains("other"));
+        // A number is missing, at the beginning or later; the largest one has no next.
+        let late = [("aaaa", Some(2)), ("bbbb", Some(3))];
+        assert_eq!(is_certain(next(&late, &[])), Some(false));
+        assert_ne!(is_certain(next(&both, &[u64::MAX])), Some(true));
+        // One run still goes on, or the kernel said nothing of it.
+        assert_eq!(
+            next(&[("aaaa", Some(1)), ("bbbb", None)], &[]),
+            WitnessStep::Run(0)
+        );
+    }
 }

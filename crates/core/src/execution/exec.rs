@@ -8,7 +8,7 @@ use crate::lifecycle::death;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::target::recorded;
 use crate::notebook::{Cell, CellType, Document, Revision};
-use crate::project::jobs::{Job, JobCell, JobFolder};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobGoal};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task::{self, TaskProgram};
 
@@ -28,8 +28,8 @@ pub struct ExecOptions {
     /// The notebook's revision for which the cells were planned: an edit ends the job. With `None` an edit changes
     /// nothing.
     pub plan: Option<Revision>,
-    /// Whether further cells may follow, see [`Job::grows`].
-    pub grows: bool,
+    /// What further cells are for, see [`Job::goal`].
+    pub goal: Option<JobGoal>,
     /// The generation of the kernel that ran the earlier steps of the same request: no other kernel runs these cells.
     /// With `None` they are for the present kernel.
     pub for_generation: Option<u64>,
@@ -98,7 +98,7 @@ pub async fn begin(
         saves: wanted.saves,
         max_output: wanted.max_output,
         plan: wanted.plan.map(|revision| revision.to_string()),
-        grows: wanted.grows,
+        goal: wanted.goal,
         for_generation: wanted.for_generation.or(Some(session.generation_to_use())),
         ..Job::new(project, notebook, state.owner_key(notebook), by)
     };

@@ -100,9 +100,10 @@ pub struct Job {
     /// edit changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// Whether further cells may follow those of the job: what each cell changed decides which is the next one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grows: bool,
+    /// The cells that are to be up to date at the end, if further cells may follow those of the job: what each cell
+    /// changed decides which is the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<JobGoal>,
     /// Further messages for the actor who requested the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -112,6 +113,14 @@ pub struct Job {
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// The cells that a job brings up to date.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobGoal {
+    /// Their ids; none for all cells.
+    pub only: Option<Vec<String>>,
 }
 
 /// A front end whose outputs its proxy stores, or has handed over to a recorder.

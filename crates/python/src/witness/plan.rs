@@ -189,7 +189,13 @@ impl WitnessedKernel {
 
     /// Returns what to do next for cells, which are ids and texts in the document's order.
     pub fn next(&self, cells: &[(&str, &str)]) -> WitnessStep {
-        let found = self.walk_all(cells, false);
+        self.next_of(cells, None)
+    }
+
+    /// Returns what to do next so that the cells at these places are up to date, and all if there are none. What other
+    /// cells are out of date stays so; they run only to give a resource again that was changed since.
+    pub fn next_of(&self, cells: &[(&str, &str)], goals: Option<&BTreeSet<usize>>) -> WitnessStep {
+        let found = self.walk_all(cells, goals, false);
         match found.runs.first() {
             Some((.., unbind)) if !unbind.is_empty() => WitnessStep::Unbind(unbind.clone()),
             Some((place, ..)) => WitnessStep::Run(*place),
@@ -198,16 +204,25 @@ impl WitnessedKernel {
     }
 
     /// Returns the cells that run if each of them that is out of date changes all that it changed before, and why.
-    pub fn planned(&self, cells: &[(&str, &str)]) -> Vec<(usize, RunCause)> {
-        let runs = self.walk_all(cells, true).runs.into_iter();
+    pub fn planned(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+    ) -> Vec<(usize, RunCause)> {
+        let runs = self.walk_all(cells, goals, true).runs.into_iter();
         runs.map(|(place, cause, _)| (place, cause)).collect()
     }
 
     /// Walks over the cells until no cell needs others that do not run.
-    fn walk_all(&self, cells: &[(&str, &str)], renews: bool) -> Walk {
+    fn walk_all(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+        renews: bool,
+    ) -> Walk {
         let mut wanted = BTreeSet::new();
         loop {
-            let found = self.walk(cells, &wanted, renews);
+            let found = self.walk(cells, goals, &wanted, renews);
             // A cell above is wanted, too: what was found below it may change.
             if found.wanted.is_subset(&wanted) {
                 return found;
@@ -218,18 +233,28 @@ impl WitnessedKernel {
 
     /// Walks over the cells as if those that are to run gave what they gave before; with `renews`, those that are out of
     /// date give other values. It ends at the first cell that needs others.
-    fn walk(&self, cells: &[(&str, &str)], wanted: &BTreeSet<usize>, renews: bool) -> Walk {
+    fn walk(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+        wanted: &BTreeSet<usize>,
+        renews: bool,
+    ) -> Walk {
+        let is_all = goals.is_none();
         let mut walk = Walk::default();
         let mut live = self.live.clone();
         for (place, (id, text)) in cells.iter().enumerate() {
             let any = self.last.get(*id);
-            let last = any.filter(|last| last.is_seen && last.text == *text);
+            let is_goal = goals.is_none_or(|goals| goals.contains(&place));
+            let is_known = |last: &&LastRun| last.is_seen && (last.text == *text || !is_goal);
+            let last = any.filter(is_known);
             let cause = match (any, last) {
+                _ if !is_goal => None,
                 (None, _) => Some(RunCause::NotRun),
                 (Some(any), None) if any.text != *text => Some(RunCause::Edited),
                 (_, None) => Some(RunCause::Unseen),
                 (_, Some(last)) if !last.is_ok => Some(RunCause::Failed),
-                (_, Some(last)) => read_other(last, &walk.document, &self.live),
+                (_, Some(last)) => read_other(last, &walk.document, &self.live, is_all),
             };
             let other = (renews && cause.is_some()).then_some(Version::MAX - place as Version);
             if cause.is_some() || wanted.contains(&place) {
@@ -244,6 +269,8 @@ impl WitnessedKernel {
                     None => self.mentioned(text),
                 };
                 let (more, mut unbind) = to_restore(&reads, &walk.document, &live);
+                // Where other cells are out of date, a name may be one of theirs.
+                unbind.retain(|_| is_all);
                 if !more.is_empty() {
                     walk.wanted = more;
                     return walk;
@@ -252,7 +279,7 @@ impl WitnessedKernel {
                 let is_left = |name: &&Resource| {
                     live.contains_key(*name) && walk.document.get(*name).is_none_or(Vec::is_empty)
                 };
-                unbind.extend(perhaps.filter(is_left).cloned());
+                unbind.extend(perhaps.filter(is_left).filter(|_| is_all).cloned());
                 live.retain(|name, _| !unbind.contains(name));
                 for (name, (version, write)) in last.into_iter().flat_map(|last| &last.writes) {
                     let chain = live.entry(name.clone()).or_default();
@@ -265,8 +292,10 @@ impl WitnessedKernel {
                 write_document(&mut walk.document, place, last, other);
             }
         }
-        let all: BTreeSet<_> = walk.document.keys().cloned().collect();
-        walk.wanted = to_restore(&all, &walk.document, &live).0;
+        if is_all {
+            let all: BTreeSet<_> = walk.document.keys().cloned().collect();
+            walk.wanted = to_restore(&all, &walk.document, &live).0;
+        }
         walk
     }
 
@@ -362,11 +391,13 @@ fn write_document(
     }
 }
 
-/// Returns what the last run of a cell has read that is not what the document has before it.
+/// Returns what the last run of a cell has read that is not what the document has before it. What the document does not
+/// have there counts only if all cells are to be up to date.
 fn read_other(
     last: &LastRun,
     document: &DocumentChains,
     live: &BTreeMap<Resource, Vec<Version>>,
+    is_all: bool,
 ) -> Option<RunCause> {
     let in_document = document.keys().filter(|_| last.reads_any);
     let mut all = last.reads.keys().chain(in_document);
@@ -374,6 +405,9 @@ fn read_other(
         let name = *name;
         let want = document.get(name).map_or(&[][..], Vec::as_slice);
         let read = last.reads.get(name).map_or(&[][..], Vec::as_slice);
+        if want.is_empty() && !is_all {
+            return false;
+        }
         if can_restore(name, want) {
             return !want.iter().map(|it| it.0).eq(read.iter().copied());
         }

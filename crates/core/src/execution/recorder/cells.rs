@@ -16,12 +16,12 @@ use crate::lifecycle::target::recorded;
 use crate::lifecycle::witness;
 use crate::project::event::CellEnd;
 use crate::project::jobs::{Job, JobCell, JobFolder, JobState, RECORD};
-use crate::project::{FolderWatch, Project, Session};
+use crate::project::{FolderWatch, Session};
 use crate::task::causes::with_causes;
 
 /// Returns the cell that a job runs next when all its cells have run; none if there is no further one. An error says why
 /// the job ends before its goal.
-pub type NextCell = fn(&Project, &Job) -> Result<Option<JobCell>, String>;
+pub type NextCell = fn(&Job) -> Result<Option<JobCell>, String>;
 
 /// How often to check whether an earlier job has begun, in any case.
 const POLL_PAUSE: Duration = Duration::from_millis(50);
@@ -72,10 +72,10 @@ impl Recorder<'_> {
 
     /// Adds the next cell to a job that may have further ones; returns whether there is one.
     fn grow(&self, next: NextCell) -> bool {
-        if !self.job.borrow().grows {
+        if self.job.borrow().goal.is_none() {
             return false;
         }
-        let next = next(self.project, &self.job.borrow());
+        let next = next(&self.job.borrow());
         match next {
             Ok(Some(cell)) => {
                 self.job(|job| job.cells.push(cell));
@@ -264,6 +264,7 @@ impl Recorder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::Project;
 
     #[tokio::test]
     async fn a_job_whose_end_cannot_be_recorded_stays_open() {
