@@ -21,7 +21,7 @@ pub fn next_cell(job: &Job) -> Result<Option<JobCell>, String> {
     let Some(witnessed) = witnessed.map_err(|error| with_causes(&error))? else {
         return Err("what the cells changed is not known any more: the rest is not run".to_owned());
     };
-    let most = 5 * witnessed.len() + 5;
+    let most = 5 * witnessed.cell_count() + 5;
     match witnessed.next() {
         NextRun::Nothing(_) => Ok(None),
         NextRun::Cell(..) if job.cells.len() >= most => Err(format!(

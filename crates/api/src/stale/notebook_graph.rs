@@ -125,7 +125,7 @@ impl NotebookGraph {
                 RunCause::Edited => Stale::Edited,
                 RunCause::Failed => Stale::Failed,
                 RunCause::Unseen => Stale::UnknownEnd,
-                RunCause::Read { name, giver } => match giver.and_then(|giver| at(giver)) {
+                RunCause::Read { name, giver } => match giver.and_then(at) {
                     None => Stale::OtherValue(name.as_str().into()),
                     Some(cell) => Stale::Needs {
                         name: name.as_str().into(),

@@ -133,7 +133,7 @@ impl WitnessedNotebook {
     }
 
     /// Returns how many cells there are.
-    pub fn len(&self) -> usize {
+    pub fn cell_count(&self) -> usize {
         self.cells.len()
     }
 
