@@ -144,6 +144,16 @@ fn what_code_outside_the_notebook_changed_is_known() {
     assert_eq!(answer["any_name_is_doubtful"], false, "{answer}");
     assert_eq!(answer["doubtful"], json!([]), "{answer}");
     assert_eq!(text(&world, 2), "a is now 5\n");
+    // All of it moves with the notebook.
+    let before = stored(&world).len();
+    nb(&world, ["mv", "a.ipynb", "b.ipynb"]).ended(0);
+    nb(&world, ["run", "-n", "b.ipynb", "a = 6"]).ended(0);
+    assert_eq!(stored(&world).len(), before + 1);
+    let plan = nb(&world, ["exec", "b.ipynb", "--stale", "--plan", "--json"]);
+    let plan = plan.ended(0).json();
+    assert_eq!(plan["plan"][0]["index"], 1, "{plan}");
+    assert_eq!(plan["plan"].as_array().map(Vec::len), Some(1), "{plan}");
+    assert_eq!(plan["by_kernel"], true);
 }
 
 #[test]
