@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::exec::{cell, notebook, text};
+use super::exec::{GATE, begin, cell, notebook, text, wait_for_state};
 use super::stale::{StaleWatch, run_on_the_kernels_sockets};
 use super::{nb, output_of, until};
 use crate::world::{World, succeed};
@@ -154,6 +154,20 @@ fn what_code_outside_the_notebook_changed_is_known() {
     assert_eq!(plan["plan"][0]["index"], 1, "{plan}");
     assert_eq!(plan["plan"].as_array().map(Vec::len), Some(1), "{plan}");
     assert_eq!(plan["by_kernel"], true);
+}
+
+#[test]
+fn a_cell_that_runs_makes_no_other_stale() {
+    let world = notebook(&["x = 1", "y = x", GATE]);
+    nb(&world, ["exec", "a.ipynb", "0", "1"]).ended(0);
+    let id = begin(&world, &["2"]);
+    wait_for_state(&world, &id, "running");
+    nb(&world, ["cells", "a.ipynb", "--stale"])
+        .ended(0)
+        .with("0 of 3 cells");
+    std::fs::write(world.project().join("go"), "").expect("open the gate");
+    nb(&world, ["wait", &id]).ended(0);
+    assert!(run_stale(&world).is_empty());
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl NotebookGraph {
         let at = |index: usize| places.binary_search(&index).ok();
         self.graph.set_stale(|cell, by_text| {
             let index = *places.get(cell)?;
-            if !witnessed.has(index) {
+            if !witnessed.is_known(index) {
                 return by_text;
             }
             let by_kernel = match planned.get(&index)? {

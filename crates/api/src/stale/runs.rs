@@ -40,6 +40,8 @@ pub(super) struct KernelRun {
     pub(super) past: PastRun,
     /// The request's id; none for runs that no observer saw.
     pub(super) msg_id: Option<String>,
+    /// Whether it runs, or waits to be run.
+    pub(super) is_open: bool,
 }
 
 /// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
@@ -177,6 +179,7 @@ impl Past<'_> {
                 },
             };
             runs.push(KernelRun {
+                is_open: end.is_none() && past.end == End::Whole,
                 past,
                 msg_id: Some(start.msg_id.clone()),
             });
@@ -192,7 +195,11 @@ fn unseen() -> KernelRun {
         code: None,
         end: End::Unknown,
     };
-    KernelRun { past, msg_id: None }
+    KernelRun {
+        past,
+        msg_id: None,
+        is_open: false,
+    }
 }
 
 fn end_of(status: CellEnd) -> End {

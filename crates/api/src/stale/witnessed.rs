@@ -19,6 +19,8 @@ pub struct WitnessedNotebook {
     cells: Vec<(usize, String, String)>,
     /// The places among them of those that are to be up to date; none for all.
     goals: Option<BTreeSet<usize>>,
+    /// The ids of the cells that run, or wait to be run.
+    open: HashSet<String>,
     /// The notebook's folder.
     folder: PathBuf,
 }
@@ -80,10 +82,12 @@ impl WitnessedNotebook {
             let goals = goals.filter(|(_, (_, id, _))| only.contains(id));
             goals.map(|(place, _)| place).collect()
         });
+        let open = past.iter().filter(|it| it.is_open);
         Ok(has_texts.then(|| Self {
             kernel: kernel_of(document, &past, &facts.runs, accepted),
             cells,
             goals,
+            open: open.filter_map(|it| it.past.cell.clone()).collect(),
             folder: notebook.real.parent().unwrap_or(&notebook.real).to_owned(),
         }))
     }
@@ -155,11 +159,10 @@ impl WitnessedNotebook {
         }
     }
 
-    /// Says whether the cell at an index of the notebook is one of the cells.
-    pub fn has(&self, index: usize) -> bool {
-        self.cells
-            .binary_search_by_key(&index, |cell| cell.0)
-            .is_ok()
+    /// Says whether the cell at an index of the notebook is one of the cells, and neither runs nor waits to be run.
+    pub fn is_known(&self, index: usize) -> bool {
+        let place = self.cells.binary_search_by_key(&index, |cell| cell.0);
+        place.is_ok_and(|place| !self.open.contains(&self.cells[place].1))
     }
 
     fn texts(&self) -> Vec<(&str, &str)> {
@@ -205,7 +208,12 @@ fn kernel_of(
     let raising: HashSet<_> = raising.map(|cell| cell.id()).collect();
     let (mut runs, mut known, mut last): (Vec<WitnessedRun<'_>>, _, _) =
         (Vec::new(), HashSet::new(), 0);
-    for KernelRun { past, msg_id } in past {
+    for KernelRun {
+        past,
+        msg_id,
+        is_open,
+    } in past
+    {
         let Some(msg_id) = msg_id else { continue };
         let text = past.code.as_deref().unwrap_or_default();
         let by_text = || by_text.get(text).copied().flatten();
@@ -216,8 +224,8 @@ fn kernel_of(
                 last = last.max(*run);
                 runs.push((*run, cell, text, facts.as_ref()));
             }
-            None if text.trim().is_empty() => {}
-            // It runs, or the kernel ended it without a word.
+            None if text.trim().is_empty() || *is_open => {}
+            // The kernel ended it without a word.
             None => runs.push((last, cell, text, None)),
         }
     }
@@ -258,8 +266,8 @@ mod tests {
     use crate::notebook::tests::fixtures::cells;
     use crate::witness::{FactKind, FactWrite};
 
-    /// Returns what a kernel has run: `aaaa 1` is a run of a cell, `- 2` one of other code, each with the number that the
-    /// kernel gave it, if it said anything.
+    /// Returns what is next after these runs of cells, each with the number that the kernel gave it, if it said anything,
+    /// or 0 if the kernel runs it now; and after runs of other code.
     fn next(runs: &[(&str, Option<u64>)], console: &[u64]) -> WitnessStep {
         let document = cells("aaaa:x bbbb:y");
         let writes = |name: &str| ExecutionFacts {
@@ -276,7 +284,7 @@ mod tests {
         for (at, (cell, run)) in runs.iter().enumerate() {
             let msg_id = at.to_string();
             let code = if *cell == "aaaa" { "x" } else { "y" };
-            if let Some(run) = run {
+            if let Some(run @ 1..) = run {
                 facts.insert(msg_id.clone(), (*run, Some(writes(code))));
             }
             past.push(KernelRun {
@@ -286,6 +294,7 @@ mod tests {
                     end: End::Whole,
                 },
                 msg_id: Some(msg_id),
+                is_open: *run == Some(0),
             });
         }
         for run in console {
@@ -314,7 +323,10 @@ mod tests {
         let late = [("aaaa", Some(2)), ("bbbb", Some(3))];
         assert_eq!(is_certain(next(&late, &[])), Some(false));
         assert_ne!(is_certain(next(&both, &[u64::MAX])), Some(true));
-        // One run still goes on, or the kernel said nothing of it.
+        // One run still goes on.
+        let open = [("aaaa", Some(1)), ("bbbb", Some(2)), ("aaaa", Some(0))];
+        assert_eq!(is_certain(next(&open, &[])), Some(true));
+        // The kernel said nothing of one.
         assert_eq!(
             next(&[("aaaa", Some(1)), ("bbbb", None)], &[]),
             WitnessStep::Run(0)
