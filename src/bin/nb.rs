@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use nb::remote::kernels::UserServers;
 
 fn main() -> ExitCode {
-    nb::program::run(&UserServers, nb::remote::run, || {
+    let next = nb::stale::next_cell::next_cell;
+    nb::program::run(&UserServers, nb::remote::run, next, || {
         // Where no `nb-proxy` lies beside this program, `nb serve` installs a copy of this one under that name.
         let mut args = std::env::args_os();
         let program = args.next();

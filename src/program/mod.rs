@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::editing::transaction;
-use crate::execution::recorder;
+use crate::execution::recorder::{self, NextCell};
 use crate::kernel::process::connection::KernelFiles;
 use crate::kernel::process::detach::{self, DetachEntry};
 use crate::lifecycle::open::{OpenOptions, ensure_kernel};
@@ -22,14 +22,15 @@ use crate::task::{Task, TaskReport, WORD};
 /// binary's `main` calls this.
 ///
 /// A program that presents kernels on servers passes its client of servers and the function that presents one, whose
-/// arguments are those of [`Task::Bridge`].
+/// arguments are those of [`Task::Bridge`]. `next` says which cell follows in a job that grows.
 pub fn run(
     servers: &impl ServerKernels,
     bridge: fn(&Path, &str, &Path) -> ExitCode,
+    next: NextCell,
     main: impl FnOnce() -> ExitCode,
 ) -> ExitCode {
     report_file_size_limit();
-    let code = entry(servers, bridge).unwrap_or_else(main);
+    let code = entry(servers, bridge, next).unwrap_or_else(main);
     transaction::settle();
     code
 }
@@ -46,6 +47,7 @@ fn report_file_size_limit() {
 fn entry(
     servers: &impl ServerKernels,
     bridge: fn(&Path, &str, &Path) -> ExitCode,
+    next: NextCell,
 ) -> Option<ExitCode> {
     let arguments = match detach::entry() {
         DetachEntry::Done(code) => return Some(code),
@@ -58,12 +60,13 @@ fn entry(
     let (Some(task), Some(report)) = (arguments.next(), arguments.next()) else {
         return Some(ExitCode::from(2));
     };
-    Some(perform(servers, bridge, &task, Path::new(&report)))
+    Some(perform(servers, bridge, next, &task, Path::new(&report)))
 }
 
 fn perform(
     servers: &impl ServerKernels,
     bridge: fn(&Path, &str, &Path) -> ExitCode,
+    next: NextCell,
     task: &OsStr,
     report: &Path,
 ) -> ExitCode {
@@ -166,7 +169,7 @@ fn perform(
                 let folder = project.job(&id).map_err(std::io::Error::other)?;
                 match goes_on {
                     true => recorder::resume(&project, &folder).await,
-                    false => recorder::perform(&project, &folder).await,
+                    false => recorder::perform(&project, &folder, next).await,
                 }
             });
             match done {

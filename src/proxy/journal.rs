@@ -6,11 +6,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use crate::activity::actor::Actor;
-use crate::project::Project;
 use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart, Journal};
+use crate::project::{FACTS_BYTES, Project};
 use crate::route::{ExecutionProgress, Phase};
 
 /// One generation of a session's kernel.
@@ -22,17 +24,27 @@ struct KernelGeneration {
     notebook: Option<String>,
 }
 
+/// What a kernel says that an execution changed.
+struct Facts {
+    kernel: KernelGeneration,
+    msg_id: String,
+    content: Bytes,
+}
+
 /// The journal of the project, as this proxy writes it.
 ///
 /// Entries are collected, and another thread writes them together: a file lock must not delay a cell's round
 /// trip.
 pub(super) struct Log {
+    project: Project,
     by: String,
     journal: Option<Arc<Mutex<Journal>>>,
     /// The kernel's generations, by the bridge's numbers for them.
     generations: RefCell<HashMap<u64, KernelGeneration>>,
     started: RefCell<HashMap<(u64, String), Instant>>,
     unwritten: RefCell<Vec<Event>>,
+    /// What the kernel says that executions changed. It is written before their ends are.
+    unwritten_facts: RefCell<Vec<Facts>>,
     /// How many entries were dropped since the last write.
     dropped: Cell<usize>,
     /// How many entries the other thread is writing.
@@ -45,6 +57,9 @@ pub(super) struct Log {
 
 /// How many entries may wait for a journal that cannot be written; the oldest are dropped first.
 const UNWRITTEN_MAX: usize = 1000;
+
+/// How many executions' facts may wait; of what comes then, nothing is stored.
+const FACTS_MAX: usize = 100;
 
 /// How long one attempt waits for another process that holds the journal's lock, and how long the pause
 /// before the next attempt is.
@@ -62,11 +77,13 @@ impl Log {
             .ok()
             .map(|journal| Arc::new(Mutex::new(journal)));
         Self {
+            project: project.clone(),
             by,
             journal,
             generations: RefCell::default(),
             started: RefCell::default(),
             unwritten: RefCell::default(),
+            unwritten_facts: RefCell::default(),
             dropped: Cell::new(0),
             in_flight: Cell::new(0),
             work: FileWork::default(),
@@ -173,6 +190,19 @@ impl Log {
         });
     }
 
+    /// Adds what the kernel says that an execution changed; [`Log::write`] writes it.
+    pub(super) fn add_facts(&self, number: u64, msg_id: String, content: Bytes) {
+        let mut unwritten = self.unwritten_facts.borrow_mut();
+        let has_room = unwritten.len() < FACTS_MAX && content.len() <= FACTS_BYTES;
+        if let Some(kernel) = self.kernel(number).filter(|_| has_room) {
+            unwritten.push(Facts {
+                kernel,
+                msg_id,
+                content,
+            });
+        }
+    }
+
     fn add(&self, event: Event) {
         if self.journal.is_some() {
             self.unwritten.borrow_mut().push(event);
@@ -204,13 +234,22 @@ impl Log {
         let Some(journal) = &self.journal else { return };
         let permit = self.work.acquire().await;
         loop {
-            let entries = self.unwritten.take();
-            if entries.is_empty() {
+            let (entries, facts) = (self.unwritten.take(), self.unwritten_facts.take());
+            if entries.is_empty() && facts.is_empty() {
                 return;
             }
+            let project = self.project.clone();
             let journal = Arc::clone(journal);
             self.in_flight.set(entries.len());
             let appended = permit.run(move || {
+                for it in facts {
+                    let KernelGeneration {
+                        session,
+                        generation,
+                        ..
+                    } = &it.kernel;
+                    project.record_facts(session, *generation, &it.msg_id, &it.content);
+                }
                 let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
                 let appended = journal.append_within(&entries, LOCK_TIMEOUT);
                 let held = matches!(appended, Ok(false)).then(|| journal.held(LOCK_TIMEOUT));

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-use nb::witness::{ExecutionFacts, Uncertainty, WITNESS, WitnessStep, WitnessedKernel};
+use nb::kernel::witness::WITNESS;
+use nb::witness::{ExecutionFacts, Uncertainty, WitnessStep, WitnessedKernel};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -636,7 +637,7 @@ fn wrong_cases(kernel: &mut Kernel, cases: &[Case]) -> Vec<String> {
             let is = up_to_date.outputs.get(&place.to_string());
             let is_right =
                 is.is_some_and(|is| without_addresses(is) == without_addresses(&ran.output));
-            if !is_right && !named.cells.contains(&place) && !named.is_any {
+            if !is_right && !named.cells.contains_key(&place) && !named.is_any {
                 wrong.push(format!(
                     "{name}: {is:?}, not {:?}: {:?}",
                     ran.output, up_to_date.steps

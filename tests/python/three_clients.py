@@ -125,6 +125,8 @@ class Published:
         message = Message(socket.recv_multipart())
         if message.frames[0].startswith(b"kernel.nb-proxy-"):
             self.answered_by_proxy.add(message.parent["msg_id"])
+        elif message.type == "nb_facts":
+            assert self.received[socket] is self.straight, "a front end gets what only `nb` asks for"
         else:
             self.received[socket].append(message)
 

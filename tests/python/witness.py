@@ -53,8 +53,8 @@ def main():
 def answer(client, request):
     if request["forget"]:
         silently(client, "[__import__('player').forget(), __import__('player').witness.forget()]")
-    for name in request["unbind"]:
-        silently(client, f"[globals().pop({name!r}, None), None][1]")
+    if request["unbind"]:
+        silently(client, f"__import__('player').witness.unbind({request['unbind']})")
     runs = [run(client, text) for text in request["run"]]
     values = None
     if request["look"]:

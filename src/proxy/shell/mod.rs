@@ -319,6 +319,16 @@ impl Shell {
             Action::Pause(client) => self.endpoint.set_paused(client.bytes(), true),
             Action::Resume(client) => self.endpoint.set_paused(client.bytes(), false),
             Action::Journal(execution) => self.record(execution),
+            Action::Facts {
+                generation,
+                msg_id,
+                content,
+            } => {
+                if let Some(attachment) = self.attachment() {
+                    attachment.journal.add_facts(generation, msg_id, content);
+                    attachment.journal.write_soon();
+                }
+            }
             Action::IdleLost { msg_id } => {
                 if let Some(attachment) = self.attachment() {
                     attachment.outputs.idle_lost(&msg_id, self.published());

@@ -40,7 +40,7 @@ use crate::project::jobs::{JobFolder, JobPrompt};
 use crate::project::questions::Question;
 use crate::route::{ClientId, ExecutionProgress, Phase};
 use crate::socket::DeliveryProgress;
-use crate::wire::Verified;
+use crate::wire::{FACTS, Verified};
 
 /// How many bytes of one series may wait while another thread writes. Above that iopub is not routed, and
 /// after [`FULL_FOR`] they are dropped, since the disk does not answer.
@@ -185,6 +185,7 @@ impl StoredOutputs {
                     cell.input_at = Some(now);
                     cell.execution_count = input.and_then(|input| input.execution_count);
                 }
+                FACTS => continue,
                 msg_type => {
                     let line = OutputLine {
                         cell: at,

@@ -25,6 +25,7 @@ mod others;
 mod output_and_help;
 mod peek;
 mod places;
+mod reactive;
 mod reads;
 mod recorder;
 mod remembered;

@@ -11,14 +11,13 @@ use super::problem::editing::lists_cells;
 use super::problem::{Problem, ProblemKind};
 use super::restart::{RestartRequest, restart};
 use super::run::{follow_if_requested, max_time};
-use super::selection::{CellsToRun, Doubts};
+use super::selection::{CellsToRun, Doubts, PlannedJob};
 use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::execution::exec::{self, CellSelection, ExecError, ExecOptions, MAX_OUTPUT};
 use crate::execution::replay::Replay;
 use crate::lifecycle::death::fix_command;
 use crate::notebook::{CellChange, Document, Revision};
-use crate::project::jobs::JobCell;
 
 /// How often cells are planned anew for one request.
 const MOST_PLANS: usize = 100;
@@ -163,8 +162,15 @@ pub async fn exec(
     }
     let mut earlier = Vec::new();
     loop {
-        let (cells, doubts) = match &replay {
-            Some(replay) => (replay.job(&document), None),
+        let PlannedJob {
+            cells,
+            goal,
+            doubts,
+        } = match &replay {
+            Some(replay) => PlannedJob {
+                cells: replay.job(&document),
+                ..PlannedJob::default()
+            },
             None => {
                 let cells = cells_for(caller, &file, &document, selection, places.clone());
                 tokio::select! {
@@ -199,6 +205,7 @@ pub async fn exec(
             saves: request.saves,
             max_output: Some(request.max_output).filter(|most| *most > 0),
             plan: selection.is_planned().then(|| document.revision()),
+            goal: goal.clone(),
             for_generation,
         };
         let folder = exec::begin(&file.project, &file.key, caller.by(), options).await?;
@@ -220,6 +227,16 @@ pub async fn exec(
                 earlier.push(*job);
             }
             job => {
+                let doubts = match &job {
+                    RunAnswer::Followed(job)
+                        if goal.is_some() && job.verdict() == JobVerdict::Succeeded =>
+                    {
+                        cells_for(caller, &file, &document, selection, places)
+                            .await?
+                            .doubts
+                    }
+                    _ => doubts,
+                };
                 return Ok(ExecAnswer::Job {
                     job,
                     replay: replay.filter(|_| request.follow.is_some()),
@@ -285,7 +302,7 @@ async fn cells_for(
     document: &Document,
     selection: &CellsToRun,
     places: Option<Vec<usize>>,
-) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
+) -> Result<PlannedJob, Problem> {
     let (file, document, selection) = (file.clone(), document.clone(), selection.clone());
     blocking(caller, move |caller| {
         selection.job(&file, &document, places, &caller.cancel)

@@ -124,7 +124,7 @@ pub use self::sandbox::SandboxSummary;
 pub use self::save::{FlushedJob, SaveAnswer, UnwrittenCell, save};
 pub use self::scale::image_within;
 pub use self::search::{NotebookMatch, SearchAnswer, SearchRequest, SearchScope, search};
-pub use self::selection::{CellsToRun, DoubtfulName, Doubts};
+pub use self::selection::{CellsToRun, DoubtfulCell, DoubtfulName, Doubts};
 pub use self::serve::{
     EditorAnswer, EnvLine, JupyterlabAnswer, ServeAnswer, ServePlace, ServeRequest, UnserveAnswer,
     VscodeAnswer, serve, serve_chat, unserve,

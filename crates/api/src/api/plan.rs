@@ -13,6 +13,8 @@ use crate::editing::view;
 use crate::graph::{RunReason, Stale};
 use crate::notebook::first_line;
 use crate::stale::notebook_graph::NotebookGraph;
+use crate::stale::witnessed::NextRun;
+use crate::witness::RunCause;
 
 /// What a request would run.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +25,9 @@ pub struct PlanAnswer {
     pub notebook: NotebookSummary,
     /// The cells, in the order in which they would run.
     pub plan: Vec<PlannedRow>,
+    /// Whether the cells follow from what the kernel said of each run, and not from the text alone: further ones may
+    /// follow from what these change.
+    pub by_kernel: bool,
     /// What is not certain when these cells have run.
     #[serde(flatten)]
     pub doubts: Doubts,
@@ -63,8 +68,24 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
         let analysis = analysis(cells.assume_order);
         let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
         let selection = cells.selection(cells.places(&document)?);
-        let plan = cells.plan(&document, &graph, &selection, &caller.cancel)?;
         let names = CellNames::of(&document, &graph);
+        let places = cells.places(&document)?;
+        if let Some(witnessed) = cells.witnessed(&file, &document, places)? {
+            let planned = witnessed.planned();
+            return Ok(PlanAnswer {
+                plan: planned
+                    .iter()
+                    .filter_map(|(place, cause)| names.planned_by_kernel(*place, cause))
+                    .collect(),
+                by_kernel: true,
+                doubts: match witnessed.next() {
+                    NextRun::Nothing(uncertainty) => Doubts::of_kernel(&document, uncertainty),
+                    NextRun::Cell(..) => Doubts::default(),
+                },
+                notebook: NotebookSummary::of(&file, &document),
+            });
+        }
+        let plan = cells.plan(&document, &graph, &selection, &caller.cancel)?;
         let rows = plan.cells.iter().filter_map(|planned| {
             let place = graph.place(planned.cell)?;
             let cell = document.cells().get(place)?;
@@ -93,6 +114,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
         });
         Ok(PlanAnswer {
             plan: rows.collect(),
+            by_kernel: false,
             doubts: Doubts::of(&plan),
             notebook: NotebookSummary::of(&file, &document),
         })
@@ -101,6 +123,31 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
 }
 
 impl CellNames<'_> {
+    /// Returns the row of a cell that would run by what the kernel said.
+    fn planned_by_kernel(&self, place: usize, cause: &RunCause) -> Option<PlannedRow> {
+        let cell = self.document.cells().get(place)?;
+        let stale = self.stale_at(place);
+        let why = stale.as_ref().map(|stale| stale.text.clone());
+        let needed = || match cause {
+            RunCause::Read { name, .. } => format!("{name} becomes another value"),
+            _ => "another cell needs what it gives".to_owned(),
+        };
+        Some(PlannedRow {
+            index: place,
+            id: cell.id().to_owned(),
+            first_line: first_line(&cell.source(), FIRST_LINE),
+            why: why.unwrap_or_else(needed),
+            stale,
+            reads: None,
+            short_id: self
+                .short
+                .get(place)
+                .copied()
+                .unwrap_or_default()
+                .to_owned(),
+        })
+    }
+
     fn why(&self, place: usize, why: &RunReason) -> String {
         match why {
             RunReason::Requested => "asked for".to_owned(),

@@ -7,6 +7,7 @@ use super::restore::{RestoreRequest, problem as restore_problem};
 use super::selection::CellsToRun;
 use super::undo::{UndoRequest, in_words, problem as undo_problem};
 use crate::editing::{edit, history, view};
+use crate::execution::exec::job_cell;
 use crate::notebook::{CellDiff, CellSide, Document, diff};
 
 /// A cell that a request would write or run.
@@ -88,7 +89,14 @@ pub async fn planned_run(
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
         let places = cells.places(&document)?;
-        let (cells, _) = cells.job(&file, &document, places, &caller.cancel)?;
+        let cells = match cells.witnessed(&file, &document, places.clone())? {
+            Some(witnessed) => {
+                let planned = witnessed.planned().into_iter();
+                let cell = |(index, _)| Some(job_cell(index, document.cells().get(index)?));
+                planned.filter_map(cell).collect()
+            }
+            None => cells.job(&file, &document, places, &caller.cancel)?.cells,
+        };
         let cells = cells.into_iter().map(|cell| PlannedChange {
             action: format!("run cell {}", name(&document, cell.index.unwrap_or(0))),
             before: None,

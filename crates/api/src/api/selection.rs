@@ -1,6 +1,6 @@
 //! Which cells of a notebook a request means, and in which order they run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde::Serialize;
 
@@ -14,8 +14,10 @@ use crate::graph::{Cancel, Cancelled, Doubt, Plan, PlanRequest, Stale};
 use crate::hint;
 use crate::hint::{Verb, nb};
 use crate::notebook::{CellSelector, Document};
-use crate::project::jobs::JobCell;
-use crate::stale::notebook_graph::NotebookGraph;
+use crate::project::jobs::{JobCell, JobGoal};
+use crate::stale::notebook_graph::{GraphError, NotebookGraph};
+use crate::stale::witnessed::{NextRun, WitnessedNotebook};
+use crate::witness::Uncertainty;
 
 /// Which cells of a notebook run.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,33 @@ pub struct Doubts {
     pub doubtful: Vec<DoubtfulName>,
     /// Code ran that may write any name: every value may be another.
     pub any_name_is_doubtful: bool,
+    /// The cells that may give other values, as the kernel says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubtful_cells: Vec<DoubtfulCell>,
+}
+
+/// A cell that may give other values after a restart.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DoubtfulCell {
+    /// Its index in the notebook.
+    pub index: usize,
+    /// Its id.
+    pub id: String,
+    /// Why, in words; none if only a cell above of which it reads a value is uncertain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// The cells of a job.
+#[derive(Debug, Default)]
+pub(super) struct PlannedJob {
+    /// The cells to run, in order.
+    pub(super) cells: Vec<JobCell>,
+    /// What further cells are for, if some may follow by what the kernel says of these.
+    pub(super) goal: Option<JobGoal>,
+    /// What is not certain when they have run, as far as it is known before.
+    pub(super) doubts: Option<Doubts>,
 }
 
 /// A name whose value is not certain.
@@ -115,7 +144,21 @@ impl CellsToRun {
         document: &Document,
         places: Option<Vec<usize>>,
         cancel: &Cancel,
-    ) -> Result<(Vec<JobCell>, Option<Doubts>), Problem> {
+    ) -> Result<PlannedJob, Problem> {
+        let goal = self.goal(document, places.clone());
+        if let Some(witnessed) = self.witnessed(file, document, places.clone())? {
+            return Ok(match witnessed.next() {
+                NextRun::Nothing(uncertainty) => PlannedJob {
+                    doubts: Some(Doubts::of_kernel(document, uncertainty)),
+                    ..PlannedJob::default()
+                },
+                next @ NextRun::Cell(..) => PlannedJob {
+                    cells: next.job_cell(document).into_iter().collect(),
+                    goal,
+                    doubts: None,
+                },
+            });
+        }
         let mut selection = self.selection(places);
         let mut doubts = None;
         if self.is_planned() || self.changed {
@@ -130,7 +173,43 @@ impl CellsToRun {
                 ..CellSelection::default()
             };
         }
-        Ok((exec::cells(document, &selection), doubts))
+        Ok(PlannedJob {
+            cells: exec::cells(document, &selection),
+            goal: None,
+            doubts,
+        })
+    }
+
+    /// Returns which cells are to be up to date, if what the kernel says may decide what runs for that.
+    fn goal(&self, document: &Document, places: Option<Vec<usize>>) -> Option<JobGoal> {
+        let has_more = self.with_upstream || self.with_downstream || self.assume_order;
+        if !self.stale || self.changed || has_more || self.replay {
+            return None;
+        }
+        let is_part = !self.named.is_empty()
+            || self.from.is_some()
+            || self.to.is_some()
+            || self.failed
+            || !self.tags.is_empty();
+        let only = is_part.then(|| {
+            let cells = exec::cells(document, &self.selection(places)).into_iter();
+            cells.filter_map(|cell| cell.cell).collect()
+        });
+        Some(JobGoal { only })
+    }
+
+    /// Returns what the kernel has run and said, if that decides what runs.
+    pub(super) fn witnessed(
+        &self,
+        file: &NotebookFile,
+        document: &Document,
+        places: Option<Vec<usize>>,
+    ) -> Result<Option<WitnessedNotebook>, Problem> {
+        let Some(JobGoal { only }) = self.goal(document, places) else {
+            return Ok(None);
+        };
+        let witnessed = WitnessedNotebook::of(file, document, only.as_deref(), &HashSet::new());
+        Ok(witnessed.map_err(GraphError::from)?)
     }
 
     pub(super) fn selection(&self, places: Option<Vec<usize>>) -> CellSelection {
@@ -173,6 +252,37 @@ impl CellsToRun {
 }
 
 impl Doubts {
+    /// Returns what is not certain when the kernel has what Restart & Run All would give it, as far as it says.
+    pub(super) fn of_kernel(document: &Document, uncertainty: Uncertainty) -> Self {
+        let Uncertainty {
+            is_any,
+            mut cells,
+            files,
+            left,
+            ..
+        } = uncertainty;
+        for (index, files) in files {
+            cells.entry(index).or_default().extend(files);
+        }
+        let doubtful_cells = cells.into_iter().filter_map(|(index, reasons)| {
+            let reasons: Vec<_> = reasons.into_iter().collect();
+            Some(DoubtfulCell {
+                index,
+                id: document.cells().get(index)?.id().to_owned(),
+                why: (!reasons.is_empty()).then(|| format!("depends on {}", reasons.join(", "))),
+            })
+        });
+        let left = left.into_iter().map(|name| DoubtfulName {
+            name,
+            why: doubt_text(Doubt::Left),
+        });
+        Self {
+            doubtful: left.collect(),
+            any_name_is_doubtful: is_any,
+            doubtful_cells: doubtful_cells.collect(),
+        }
+    }
+
     pub(super) fn of(plan: &Plan) -> Self {
         // If any value may be another, an entry for each name says nothing new.
         let is_listed = |doubt: &Doubt| !plan.is_any_doubtful || *doubt != Doubt::Unknown;
@@ -184,6 +294,7 @@ impl Doubts {
         Self {
             doubtful: doubtful.collect(),
             any_name_is_doubtful: plan.is_any_doubtful,
+            doubtful_cells: Vec::new(),
         }
     }
 }

@@ -1,19 +1,20 @@
 //! Which cells of a notebook depend on which and which are out of date: its cells and its kernel's past, put
 //! together.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::earlier_outputs::outputs_of_earlier_text;
-use super::runs::{KernelEvents, past_runs};
+use super::known::{Known, with_known};
+use super::runs::past_runs;
+use super::witnessed::WitnessedNotebook;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
 use crate::graph::{
-    Cancel, Cancelled, CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale,
+    Cancel, Cancelled, CellLanguage, EffectsCache, Graph, GraphCell, PastRun, Stale, StaleCause,
 };
 use crate::notebook::{CellType, Document};
 use crate::project::StateError;
+use crate::witness::RunCause;
 
 /// The part of a notebook's code that is analysed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,19 +66,18 @@ impl NotebookGraph {
         analysis: Analysis,
         cancel: &Cancel,
     ) -> Result<Self, GraphError> {
-        let known = known_of(notebook);
-        // Another request may analyse the same notebook at this moment.
-        let (mut locked, mut own);
-        let known = match known.try_lock() {
-            Ok(found) => {
-                locked = found;
-                &mut *locked
-            }
-            Err(_) => {
-                own = Known::default();
-                &mut own
-            }
-        };
+        with_known(notebook, |known| {
+            Self::of_known(notebook, document, analysis, cancel, known)
+        })
+    }
+
+    fn of_known(
+        notebook: &NotebookFile,
+        document: &Document,
+        analysis: Analysis,
+        cancel: &Cancel,
+        known: &mut Known,
+    ) -> Result<Self, GraphError> {
         let runs = past_runs(
             &notebook.project,
             &notebook.key,
@@ -88,12 +88,57 @@ impl NotebookGraph {
             Analysis::IfRun => runs.unwrap_or_default(),
             Analysis::Whole | Analysis::InOrder => runs?,
         };
+        let runs: Vec<_> = runs.into_iter().map(|run| run.past).collect();
         known.effects.set_language(match analysis {
             Analysis::InOrder => CellLanguage::InOrder,
             Analysis::IfRun if runs.is_empty() => CellLanguage::Other,
             Analysis::IfRun | Analysis::Whole => language_of(notebook, document),
         });
-        Self::of_runs(notebook, document, &runs, &mut known.effects, cancel)
+        let mut graph = Self::of_runs(notebook, document, &runs, &mut known.effects, cancel)?;
+        let none = HashSet::new();
+        let witnessed = match analysis {
+            Analysis::InOrder => None,
+            Analysis::IfRun => {
+                WitnessedNotebook::read(notebook, document, None, &none, known).unwrap_or_default()
+            }
+            Analysis::Whole => WitnessedNotebook::read(notebook, document, None, &none, known)?,
+        };
+        if let Some(witnessed) = witnessed {
+            graph.set_stale(&witnessed);
+        }
+        Ok(graph)
+    }
+
+    /// Replaces the cells that are out of date by those that the kernel's facts name.
+    fn set_stale(&mut self, witnessed: &WitnessedNotebook) {
+        let planned: HashMap<_, _> = witnessed.planned().into_iter().collect();
+        let places = &self.places;
+        let at = |index: usize| places.binary_search(&index).ok();
+        self.graph.set_stale(|cell, by_text| {
+            let index = *places.get(cell)?;
+            if !witnessed.is_known(index) {
+                return by_text;
+            }
+            let by_kernel = match planned.get(&index)? {
+                RunCause::Needed => return by_text,
+                RunCause::NotRun => Stale::NotRun,
+                RunCause::Edited => Stale::Edited,
+                RunCause::Failed => Stale::Failed,
+                RunCause::Unseen => Stale::UnknownEnd,
+                RunCause::Read { name, giver } => match giver.and_then(at) {
+                    None => Stale::OtherValue(name.as_str().into()),
+                    Some(cell) => Stale::Needs {
+                        name: name.as_str().into(),
+                        cell,
+                        because: match giver.is_some_and(|giver| planned.contains_key(&giver)) {
+                            true => StaleCause::IsStale,
+                            false => StaleCause::WasOther,
+                        },
+                    },
+                },
+            };
+            Some(by_text.unwrap_or(by_kernel))
+        });
     }
 
     fn of_runs(
@@ -175,35 +220,6 @@ impl NotebookGraph {
     pub fn has_earlier_outputs(&self, place: usize) -> bool {
         self.with_earlier_outputs.contains(&place)
     }
-}
-
-/// What was found out about a notebook in its last analysis.
-#[derive(Debug, Default)]
-struct Known {
-    events: KernelEvents,
-    effects: EffectsCache,
-}
-
-/// A notebook, by its project's folder and its key, with what is known of it.
-type KnownNotebook = ((PathBuf, String), Arc<Mutex<Known>>);
-
-/// The notebooks that this process has analysed, the last one first.
-static ANALYSED: Mutex<VecDeque<KnownNotebook>> = Mutex::new(VecDeque::new());
-
-/// How many notebooks are kept.
-const MOST_ANALYSED: usize = 8;
-
-/// Returns what is known of a notebook.
-fn known_of(notebook: &NotebookFile) -> Arc<Mutex<Known>> {
-    let name = (notebook.project.dir().to_owned(), notebook.key.clone());
-    let mut all = ANALYSED.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = all.iter().position(|(its, _)| *its == name);
-    let entry = at.and_then(|at| all.remove(at));
-    let entry = entry.unwrap_or_else(|| (name, Arc::default()));
-    let known = entry.1.clone();
-    all.push_front(entry);
-    all.truncate(MOST_ANALYSED);
-    known
 }
 
 /// Returns the language of a notebook's code cells: what the notebook says, or else its kernel.

@@ -34,6 +34,16 @@ pub(super) struct KernelEvents {
     events: Vec<Event>,
 }
 
+/// A run of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct KernelRun {
+    pub(super) past: PastRun,
+    /// The request's id; none for runs that no observer saw.
+    pub(super) msg_id: Option<String>,
+    /// Whether it runs, or waits to be run.
+    pub(super) is_open: bool,
+}
+
 /// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
 /// notebook never had a kernel. `known` has what was read before for the same notebook.
 ///
@@ -44,7 +54,7 @@ pub(super) fn past_runs(
     notebook: &str,
     document: &Document,
     known: &mut KernelEvents,
-) -> Result<Vec<PastRun>, StateError> {
+) -> Result<Vec<KernelRun>, StateError> {
     let state = project.state()?;
     let owner = state.owner_key(notebook);
     let Some(session) = state.session(&owner) else {
@@ -116,7 +126,7 @@ struct Past<'a> {
 
 impl Past<'_> {
     /// Returns the runs that the events show.
-    fn runs(&self, known: &KernelEvents, document: &Document) -> Vec<PastRun> {
+    fn runs(&self, known: &KernelEvents, document: &Document) -> Vec<KernelRun> {
         // The newest first.
         let kernel_events = known.events.iter().rev();
         let kernel_events: Vec<_> = kernel_events.collect();
@@ -158,7 +168,7 @@ impl Past<'_> {
             count = execution_count.or(count);
             let place = start.cell.as_deref().filter(|_| *is_here);
             let place = place.and_then(|name| lookup.position(name));
-            runs.push(PastRun {
+            let past = PastRun {
                 cell: place.map(|place| document.cells()[place].id().to_owned()),
                 code: start.code.clone(),
                 end: match end {
@@ -167,6 +177,11 @@ impl Past<'_> {
                     None if last_end.is_none_or(|last| at < last) => End::Whole,
                     None => End::Unknown,
                 },
+            };
+            runs.push(KernelRun {
+                is_open: end.is_none() && past.end == End::Whole,
+                past,
+                msg_id: Some(start.msg_id.clone()),
             });
         }
         runs
@@ -174,11 +189,16 @@ impl Past<'_> {
 }
 
 /// Runs that no observer saw.
-fn unseen() -> PastRun {
-    PastRun {
+fn unseen() -> KernelRun {
+    let past = PastRun {
         cell: None,
         code: None,
         end: End::Unknown,
+    };
+    KernelRun {
+        past,
+        msg_id: None,
+        is_open: false,
     }
 }
 
@@ -229,7 +249,8 @@ mod tests {
             for part in parts {
                 known.add(part.iter().cloned());
             }
-            past.runs(&known, &document)
+            let runs = past.runs(&known, &document).into_iter();
+            runs.map(|run| run.past).collect::<Vec<_>>()
         };
         let runs = known(&[&events]);
         // It is the same if a part of the events was read before.
@@ -299,10 +320,10 @@ mod tests {
             .zip(&runs)
             .filter(|(_, run)| run.code.is_none())
             .collect();
-        assert_eq!(unseen, [(3, &super::unseen())]);
+        assert_eq!(unseen, [(3, &super::unseen().past)]);
         assert_eq!(runs.len(), 5);
         // A kernel that another program started, or whose beginning is not in the journal.
-        assert_eq!(past(&lines, false)[0], super::unseen());
-        assert_eq!(past(&lines[1..], true)[0], super::unseen());
+        assert_eq!(past(&lines, false)[0], super::unseen().past);
+        assert_eq!(past(&lines[1..], true)[0], super::unseen().past);
     }
 }

@@ -74,9 +74,13 @@ fn names_text(names: &[String]) -> String {
 /// Returns a plan as lines.
 pub fn plan(answer: &PlanAnswer) -> Vec<String> {
     let notebook = &answer.notebook.notebook;
+    let by_kernel = match answer.by_kernel {
+        true => ", by what the kernel said of earlier runs",
+        false => "",
+    };
     let mut lines = vec![match answer.plan.len() {
-        0 => format!("{notebook}: there is nothing to run"),
-        cells => format!("{notebook}: {} would run", count(cells, "cell")),
+        0 => format!("{notebook}: there is nothing to run{by_kernel}"),
+        cells => format!("{notebook}: {} would run{by_kernel}", count(cells, "cell")),
     }];
     lines.extend(answer.plan.iter().map(planned));
     if answer.doubts.any_name_is_doubtful {
@@ -84,6 +88,12 @@ pub fn plan(answer: &PlanAnswer) -> Vec<String> {
     }
     let doubtful = answer.doubts.doubtful.iter();
     lines.extend(doubtful.map(|it| format!("{} may be another value: {}", it.name, it.why)));
+    let cells = answer.doubts.doubtful_cells.iter();
+    lines.extend(cells.map(|it| {
+        let why = it.why.as_deref();
+        let why = why.unwrap_or("reads what such a cell gives");
+        format!("cell {} may give other values: it {why}", it.index)
+    }));
     lines
 }
 
@@ -94,6 +104,9 @@ const ANY: &str =
 /// Returns what is not certain after a run of the stale cells, in one line, if there is anything.
 pub fn doubts(doubts: &Doubts) -> Option<Hint> {
     let names = doubts.doubtful.iter().map(|it| it.name.clone());
+    let cells = doubts.doubtful_cells.iter();
+    let cells = cells.filter_map(|it| Some(format!("cell {} {}", it.index, it.why.as_ref()?)));
+    let names = cells.chain(names);
     match names.collect::<Vec<_>>().as_slice() {
         _ if doubts.any_name_is_doubtful => Some(ANY.into()),
         [] => None,

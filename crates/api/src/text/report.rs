@@ -307,16 +307,17 @@ fn summary(job: &Job) -> String {
         count => Some(format!("{count} {}", status.word().replace('_', " "))),
     });
     let failures: Vec<_> = failures.collect();
+    let failures = match failures.is_empty() {
+        true => String::new(),
+        false => format!(": {}", failures.join(", ")),
+    };
     let rest = match not_run {
         0 => String::new(),
         1 => "; 1 more cell was not run".to_owned(),
         count => format!("; {count} more cells were not run"),
     };
     let ran = all - not_run;
-    format!(
-        "{ran} of {all} cells ran in {took}: {}{rest}",
-        failures.join(", ")
-    )
+    format!("{ran} of {all} cells ran in {took}{failures}{rest}")
 }
 
 /// Describes how a cell ended, if its outputs do not show that.

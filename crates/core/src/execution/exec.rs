@@ -8,7 +8,7 @@ use crate::lifecycle::death;
 use crate::lifecycle::open_error::OpenError;
 use crate::lifecycle::target::recorded;
 use crate::notebook::{Cell, CellType, Document, Revision};
-use crate::project::jobs::{Job, JobCell, JobFolder};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobGoal};
 use crate::project::{Project, Session, State, Status, fresh_id};
 use crate::task::{self, TaskProgram};
 
@@ -28,6 +28,8 @@ pub struct ExecOptions {
     /// The notebook's revision for which the cells were planned: an edit ends the job. With `None` an edit changes
     /// nothing.
     pub plan: Option<Revision>,
+    /// What further cells are for, see [`Job::goal`].
+    pub goal: Option<JobGoal>,
     /// The generation of the kernel that ran the earlier steps of the same request: no other kernel runs these cells.
     /// With `None` they are for the present kernel.
     pub for_generation: Option<u64>,
@@ -96,6 +98,7 @@ pub async fn begin(
         saves: wanted.saves,
         max_output: wanted.max_output,
         plan: wanted.plan.map(|revision| revision.to_string()),
+        goal: wanted.goal,
         for_generation: wanted.for_generation.or(Some(session.generation_to_use())),
         ..Job::new(project, notebook, state.owner_key(notebook), by)
     };
@@ -174,7 +177,7 @@ pub fn cells(document: &Document, selection: &CellSelection) -> Vec<JobCell> {
             && positions
                 .as_ref()
                 .is_none_or(|positions| positions.contains(place))
-            && !(selection.skips && has_tag(cell, &["skip-execution".to_owned()]))
+            && !(selection.skips && is_skipped(cell))
             && (!selection.failed || cell.outputs_summary(0).failed)
             && (selection.tags.is_empty() || has_tag(cell, &selection.tags))
     });
@@ -182,15 +185,24 @@ pub fn cells(document: &Document, selection: &CellSelection) -> Vec<JobCell> {
 }
 
 /// Returns a cell, as it is now, for a job.
-pub(super) fn job_cell(index: usize, cell: &Cell) -> JobCell {
+pub fn job_cell(index: usize, cell: &Cell) -> JobCell {
     JobCell {
         index: Some(index),
         revision: Some(cell.revision().to_string()),
-        // The tag means the same for nbclient.
-        may_raise: has_tag(cell, &["raises-exception".to_owned()]),
+        may_raise: may_raise(cell),
         earlier_run_at: cell.execution_began(),
         ..JobCell::new(Some(cell.id().to_owned()), cell.source().into_owned())
     }
+}
+
+/// Says whether a cell is left out when all cells run. The tag means the same for nbclient, as does the next one.
+pub fn is_skipped(cell: &Cell) -> bool {
+    has_tag(cell, &["skip-execution".to_owned()])
+}
+
+/// Says whether a cell is tagged as code that may raise.
+pub fn may_raise(cell: &Cell) -> bool {
+    has_tag(cell, &["raises-exception".to_owned()])
 }
 
 /// Says whether a cell has one of the tags.

@@ -104,8 +104,11 @@ pub async fn follow(
         loop {
             let before = *at;
             let (messages, next) = folder.messages(before)?;
-            if job.state == JobState::Queued && !messages.is_empty() {
-                // The job has started between the two reads.
+            let is_of_later = |message: &JobMessage| message.cell >= job.cells.len();
+            if job.state == JobState::Queued && !messages.is_empty()
+                || messages.iter().any(is_of_later)
+            {
+                // The job has started or grown between the two reads.
                 job = folder.read()?;
             }
             for message in messages {

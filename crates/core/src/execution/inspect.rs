@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::run::{RunError, Runner};
 use crate::client::{Client, ClientError, Execute, ExecutionEvent, IopubMessage, RequestEnd};
+use crate::kernel::witness::literal;
 use crate::lifecycle::server_connection::{self, LostConnection};
 use crate::project::event::RunningExecution;
 use crate::project::{Project, Session};
@@ -322,21 +323,6 @@ fn call_expression(call: &str) -> String {
         "(lambda b, g: (b.exec({code}, g), b.eval({call}, g))[1])\
          (__import__(\"builtins\"), {{\"__name__\": \"nb\"}})"
     )
-}
-
-/// Formats a text as a Python string literal in ASCII.
-pub(super) fn literal(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 16);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            ' '..='~' => quoted.push(c),
-            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Parses the value of the call from the reply's content.

@@ -1,5 +1,5 @@
 //! Records executions of clients that are connected to the kernel directly, as an observer of iopub sees
-//! them, in the journal.
+//! them, in the journal, and what the kernel says that each execution changed.
 //!
 //! A console on the connection file writes no journal, and only it gets the reply.
 
@@ -18,8 +18,11 @@ pub(super) fn journal(
 ) -> impl FnMut(OtherClientStep) + Send + 'static + use<> {
     let (project, key) = (project.clone(), key.to_owned());
     let mut began: Option<Instant> = None;
-    move |observed| {
-        project.record(&events(observed, &key, generation, &mut began));
+    move |observed| match observed.step {
+        ExecutionStep::Facts { content } => {
+            project.record_facts(&key, generation, &observed.msg_id, &content);
+        }
+        _ => project.record(&events(observed, &key, generation, &mut began)),
     }
 }
 
@@ -37,6 +40,7 @@ fn events(
     };
     let start = ExecutionStart::new(msg_id);
     match observed.step {
+        ExecutionStep::Facts { .. } => Vec::new(),
         ExecutionStep::Begun { code } => {
             *began = Some(Instant::now());
             let code = Some(code);

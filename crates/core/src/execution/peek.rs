@@ -9,6 +9,7 @@ use super::category;
 use super::fold::read_all;
 use super::inspect::{self, InspectError, Inspector};
 use crate::client::{Execute, KernelException, OutputMessage};
+use crate::kernel::witness::literal;
 use crate::notebook::OutputAccumulator;
 use crate::project::event::{Event, EventKind};
 use crate::project::{ErrorCategory, Project, Session};
@@ -75,7 +76,7 @@ pub async fn peek(
         .eq_ignore_ascii_case("python");
     let request = if is_python {
         let arguments = json!({ "code": code, "running": beside }).to_string();
-        inspect::request(&format!("peek({})", inspect::literal(&arguments)), beside)
+        inspect::request(&format!("peek({})", literal(&arguments)), beside)
     } else {
         Execute {
             store_history: false,

@@ -19,8 +19,8 @@ use super::ending::{Ending, kernel_ending};
 use super::observed;
 use super::reply_outputs::ReceivedOutputs;
 use crate::client::{
-    Client, ClientError, Execute, ExecuteRequest, FollowedStep, IopubMessage, RequestEnd,
-    SequenceNumbers,
+    Client, ClientError, Execute, ExecuteRequest, ExecutionStep, FollowedStep, IopubMessage,
+    RequestEnd, SequenceNumbers,
 };
 pub use crate::client::{
     DisplayContent, EOF, ExecutionEvent, KernelException, OutputMessage, Prompt, StreamText,
@@ -363,7 +363,9 @@ impl JoinedKernel {
         let mut journal = observed::journal(&self.project, &self.key, self.session.generation);
         let count = Arc::clone(&self.others);
         client.observe(move |foreign| {
-            count.fetch_add(1, Ordering::Relaxed);
+            if !matches!(foreign.step, ExecutionStep::Facts { .. }) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             journal(foreign);
         });
         if let Some(process) = self.process.clone() {

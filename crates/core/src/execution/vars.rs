@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::inspect::{self, InspectError, Inspector};
 use crate::client::Execute;
+use crate::kernel::witness::literal;
 use crate::project::{Project, Session};
 
 /// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
@@ -149,7 +150,7 @@ fn request(wanted: &VariablesRequest, beside: bool) -> Execute {
         "name": wanted.name, "all": wanted.all, "most": wanted.most, "limit": wanted.limit,
         "running": beside,
     });
-    let call = format!("look({})", inspect::literal(&arguments.to_string()));
+    let call = format!("look({})", literal(&arguments.to_string()));
     inspect::request(&call, beside)
 }
 

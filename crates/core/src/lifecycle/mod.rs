@@ -28,3 +28,4 @@ pub mod start;
 pub mod status;
 pub mod target;
 pub mod trust_again;
+pub mod witness;

@@ -12,6 +12,7 @@ use super::open_error::OpenError;
 use super::ready::{NotReady, ready, ready_anywhere, wait_for_ports};
 use super::sandbox::{self as sandbox_of, confine, contain};
 use super::target::recorded;
+use super::witness;
 use crate::client::Client;
 use crate::kernel::confine::sandbox;
 use crate::kernel::environment::trust;
@@ -424,13 +425,21 @@ impl<'a> LockedSession<'a> {
             false => (process.clone(), None),
         };
         let process = &process;
+        let mut is_witnessed = false;
         let ready = match wait_for_ports(files, process, timeout).await {
             Ok(()) => {
                 let info = connection::read(files.connection_file())?;
-                let remaining = deadline.saturating_duration_since(tokio::time::Instant::now());
-                match self.session()?.is_some_and(|it| it.as_remote().is_some()) {
-                    true => ready_anywhere(&info, process, remaining).await,
-                    false => ready(&info, process, remaining).await,
+                let remaining = || deadline.saturating_duration_since(tokio::time::Instant::now());
+                if self.session()?.is_some_and(|it| it.as_remote().is_some()) {
+                    ready_anywhere(&info, process, remaining()).await
+                } else {
+                    let reply = ready(&info, process, remaining()).await;
+                    if let Ok(kernel_info) = &reply
+                        && self.project.settings()?.reactive
+                    {
+                        is_witnessed = witness::begin(&info, kernel_info, remaining()).await;
+                    }
+                    reply
                 }
             }
             Err(not_ready) => Err(not_ready),
@@ -470,6 +479,11 @@ impl<'a> LockedSession<'a> {
                 // The first kernel of a session is generation 1.
                 session.generation += u64::from(session.process().is_some());
                 session.started_at = Some(Timestamp::now());
+                // Before it is live, so that no client runs a cell without it.
+                let generation = is_witnessed.then_some(session.generation);
+                if let Err(error) = self.project.begin_facts(self.key, generation) {
+                    tracing::warn!(%error, "what cells change will not be known");
+                }
             }
             session.set_process(process.pid, process.start_time, log_bytes.ok());
             session.status = Status::Live;

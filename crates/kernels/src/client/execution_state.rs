@@ -19,7 +19,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::content::{IopubMessage, KernelException, OutputMessage, Prompt, Reply};
-use crate::wire::{Channel, Verified};
+use crate::wire::{Channel, FACTS, Verified};
 
 /// The time without outputs after the reply, after which idle counts as lost.
 pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
@@ -273,6 +273,7 @@ impl ExecutionState {
                     self.events.push_back(ExecutionEvent::Counted(count));
                 }
             }
+            FACTS => {}
             _ => {
                 // Another process may record outputs after idle: by the id it finds that this one is recorded.
                 let is_late = matches!(self.phase, Phase::Idle { .. });

@@ -6,10 +6,11 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::execution_state::StatusContent;
-use crate::wire::Verified;
+use crate::wire::{FACTS, Verified};
 
 /// A step of a cell of another client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,11 @@ pub enum ExecutionStep {
     Begun {
         /// The source.
         code: String,
+    },
+    /// The kernel says what the code changed, which may be this client's own.
+    Facts {
+        /// The content of the kernel's message.
+        content: Bytes,
     },
     /// The kernel has ended the code.
     Ended {
@@ -79,12 +85,24 @@ impl OtherClients {
         now: Instant,
     ) -> Option<OtherClientStep> {
         let header = message.header().ok()?;
-        if !matches!(&*header.msg_type, "execute_input" | "error" | "status") {
+        if !matches!(
+            &*header.msg_type,
+            "execute_input" | "error" | "status" | FACTS
+        ) {
             return None;
         }
         let parent = message.parent().ok()?;
         if parent.msg_type != "execute_request" || parent.msg_id.is_empty() {
             return None;
+        }
+        if header.msg_type == FACTS {
+            return Some(OtherClientStep {
+                msg_id: parent.msg_id.into_owned(),
+                username: parent.username.into_owned(),
+                step: ExecutionStep::Facts {
+                    content: message.content().clone(),
+                },
+            });
         }
         if parent.session == own {
             self.moved = true;

@@ -9,3 +9,4 @@ pub mod process;
 pub mod programs;
 pub mod spec;
 pub mod variables;
+pub mod witness;

@@ -37,6 +37,8 @@ pub struct Config {
     pub startup_known: Vec<String>,
     /// Whether the proxy holds a cell while another client's cell runs; `NB_TURNS`.
     pub turns: bool,
+    /// Whether kernels that are started say what each cell changed; `NB_REACTIVE`.
+    pub reactive: bool,
     /// How many seconds a front end has to come back before a recorder takes its running cells; `NB_RETURN_TIME`.
     #[serde(deserialize_with = "seconds")]
     pub return_time: Option<f64>,
@@ -94,6 +96,7 @@ impl Default for Config {
             startup_code: StartupCode::default(),
             startup_known: Vec::new(),
             turns: true,
+            reactive: true,
             return_time: None,
             ping_interval: None,
             log: None,
@@ -164,6 +167,7 @@ impl Config {
         for (name, is_on) in [
             ("NB_AUTOSTART", &mut self.autostart),
             ("NB_TURNS", &mut self.turns),
+            ("NB_REACTIVE", &mut self.reactive),
         ] {
             *is_on = read(&text, name, "1 or 0", switch)?.unwrap_or(*is_on);
         }
@@ -315,7 +319,7 @@ mod tests {
     fn every_variable_has_a_key_and_wins_over_it() {
         let file = "notebook = 'a.ipynb'\nas = 'ada'\ntimeout = 20\nautostart = false\n\
             on_restart = 'keep'\nstartup_code = 'forward'\nstartup_known = ['ab']\n\
-            turns = false\nreturn_time = 1.5\nping_interval = 20\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
+            turns = false\nreactive = false\nreturn_time = 1.5\nping_interval = 20\nlog = 'debug'\nkernel_env = { A = '0', C = '2' }\n\
             later = [1]\n[journal]\ncode = false\n";
         let from_file = with(file, &[("NB_AS", "")]).unwrap();
         let expected = Config {
@@ -327,6 +331,7 @@ mod tests {
             startup_code: StartupCode::Forward,
             startup_known: vec!["ab".to_owned()],
             turns: false,
+            reactive: false,
             return_time: Some(1.5),
             ping_interval: Some(20.0),
             log: Some("debug".into()),
@@ -344,6 +349,7 @@ mod tests {
             ("NB_STARTUP_KNOWN", " cd, ef ,"),
             ("NB_KERNEL_ENV", "A=x=1, B=,"),
             ("NB_TURNS", "on"),
+            ("NB_REACTIVE", "yes"),
             ("NB_RETURN_TIME", "2"),
             ("NB_PING_INTERVAL", "5"),
             ("NB_LOG", "trace"),

@@ -100,6 +100,10 @@ pub struct Job {
     /// edit changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The cells that are to be up to date at the end, if further cells may follow those of the job: what each cell
+    /// changed decides which is the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<JobGoal>,
     /// Further messages for the actor who requested the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -109,6 +113,14 @@ pub struct Job {
     /// Fields of another version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// The cells that a job brings up to date.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobGoal {
+    /// Their ids; none for all cells.
+    pub only: Option<Vec<String>>,
 }
 
 /// A front end whose outputs its proxy stores, or has handed over to a recorder.
@@ -192,6 +204,9 @@ pub struct JobCell {
     /// Whether it is tagged as code that may raise: the cells after it are run all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_raise: bool,
+    /// The variables that are deleted before it runs: no cell above gives them a value, and it mentions them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbind: Vec<String>,
     /// The id of the execute request, once it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,

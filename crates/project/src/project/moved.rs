@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 use super::event::Event;
+use super::facts::FACTS;
 use super::folder::{PRESENT, Project};
 use super::state_folder::short_name;
 
@@ -133,7 +134,7 @@ impl Project {
                 self.dir().join(self.outputs_folder(to)),
             ),
         ];
-        for folder in ["notebooks", "seen", PRESENT] {
+        for folder in ["notebooks", "seen", PRESENT, FACTS] {
             let folder = self.dir().join(folder);
             for path in beneath::paths(&folder) {
                 let name = path.file_name().and_then(|name| name.to_str());

@@ -238,6 +238,13 @@ impl Graph {
         Ok(graph)
     }
 
+    /// Replaces the reasons why cells are out of date: `reason` gets the place of a cell and the reason that its text gives.
+    pub fn set_stale(&mut self, mut reason: impl FnMut(usize, Option<Stale>) -> Option<Stale>) {
+        for (place, cell) in self.cells.iter_mut().enumerate() {
+            cell.stale = reason(place, cell.stale.take());
+        }
+    }
+
     /// Returns the cells, in the notebook's order.
     pub fn cells(&self) -> &[GraphCell] {
         &self.cells

@@ -15,6 +15,9 @@ pub struct ExecutionFacts {
     /// Whether it may have read any variable.
     #[serde(rename = "all")]
     pub reads_any: bool,
+    /// The variables that were deleted between the execution before it and this one.
+    #[serde(default)]
+    pub unbound: BTreeSet<Resource>,
     /// What it read, or may have read.
     pub reads: BTreeSet<Resource>,
     /// What it wrote.
@@ -61,7 +64,8 @@ impl ExecutionFacts {
         let names = names
             .chain(self.reach.keys())
             .chain(reached)
-            .chain(&self.perhaps);
+            .chain(&self.perhaps)
+            .chain(&self.unbound);
         let prints = self.writes.values().filter_map(|write| write.1.as_ref());
         let mut all = names.chain(&self.uncertain).chain(prints);
         let are_short = all

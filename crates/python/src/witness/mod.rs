@@ -1,8 +1,8 @@
 //! What each execution really read and changed, as the kernel says it, and which cells to run by that.
 //!
-//! The text of a cell does not show what `f(x)` changes. [`WITNESS`] is Python code that sees it in the kernel, and says
+//! The text of a cell does not show what `f(x)` changes. The witness is Python code that sees it in the kernel, and says
 //! it in one message for each execution: its [`ExecutionFacts`]. [`WitnessedKernel`] compares the facts of the last runs
-//! with what Restart & Run All would give, and says what to run next. No command uses it yet.
+//! with what Restart & Run All would give, and says what to run next.
 
 mod facts;
 mod plan;
@@ -10,7 +10,4 @@ mod plan;
 mod tests;
 
 pub use facts::{ExecutionFacts, FactKind, FactWrite, Resource};
-pub use plan::{Uncertainty, WitnessStep, WitnessedKernel};
-
-/// The code that sees what executions do, for an IPython kernel of Python 3.9 or later.
-pub const WITNESS: &str = concat!(include_str!("look.py"), "\n\n", include_str!("witness.py"));
+pub use plan::{RunCause, Uncertainty, WitnessStep, WitnessedKernel};

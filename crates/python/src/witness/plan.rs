@@ -43,14 +43,14 @@ struct LastRun {
     /// What it writes only perhaps: whether it did is seen only if the name has no value before.
     perhaps: BTreeSet<Resource>,
     writes: BTreeMap<Resource, (Version, FactWrite)>,
-    is_uncertain: bool,
+    uncertain: BTreeSet<String>,
 }
 
 /// What a walk over the cells has found.
 #[derive(Debug, Default)]
 struct Walk {
     /// The cells to run, with the variables to delete before.
-    runs: Vec<(usize, BTreeSet<Resource>)>,
+    runs: Vec<(usize, RunCause, BTreeSet<Resource>)>,
     /// The cells that a cell needs again.
     wanted: BTreeSet<usize>,
     document: DocumentChains,
@@ -67,13 +67,37 @@ pub enum WitnessStep {
     Done(Uncertainty),
 }
 
+/// Why a cell is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunCause {
+    /// The kernel has not run it.
+    NotRun,
+    /// Its text is another one than the kernel ran.
+    Edited,
+    /// Nothing is known of its last run.
+    Unseen,
+    /// Its last run failed.
+    Failed,
+    /// Its last run read another version of a resource.
+    Read {
+        /// The resource.
+        name: Resource,
+        /// The place of the last cell above that writes it.
+        giver: Option<usize>,
+    },
+    /// Another cell needs what it gives.
+    Needed,
+}
+
 /// What is not certain when all cells have run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uncertainty {
     /// A run of which nothing is known may have written any variable.
     pub is_any: bool,
-    /// The places of the cells that may give other values after a restart.
-    pub cells: BTreeSet<usize>,
+    /// The places of the cells that may give other values after a restart, with the reasons that are their own.
+    pub cells: BTreeMap<usize, BTreeSet<String>>,
+    /// The places of the cells that read files which no cell above binds: other programs may write them.
+    pub files: BTreeMap<usize, BTreeSet<Resource>>,
     /// The resources that have a value from such a cell.
     pub resources: BTreeSet<Resource>,
     /// The resources that no cell gives a value: they are left from code that is no longer there.
@@ -102,6 +126,9 @@ impl WitnessedKernel {
             }
             return;
         };
+        if !facts.unbound.is_empty() {
+            self.unbound(&facts.unbound);
+        }
         let chain = |name: &Resource| {
             let chain = self.live.get(name).cloned().unwrap_or_default();
             (name.clone(), chain)
@@ -149,7 +176,7 @@ impl WitnessedKernel {
                 read_before,
                 perhaps: facts.perhaps.clone(),
                 writes,
-                is_uncertain: !facts.uncertain.is_empty(),
+                uncertain: facts.uncertain.clone(),
             };
             self.last.insert(cell.to_owned(), last);
         }
@@ -162,34 +189,75 @@ impl WitnessedKernel {
 
     /// Returns what to do next for cells, which are ids and texts in the document's order.
     pub fn next(&self, cells: &[(&str, &str)]) -> WitnessStep {
-        let mut wanted = BTreeSet::new();
-        loop {
-            let found = self.walk(cells, &wanted);
-            // A cell above is wanted, too: what was found below it may change.
-            if !found.wanted.is_subset(&wanted) {
-                wanted.extend(found.wanted);
-                continue;
-            }
-            return match found.runs.first() {
-                Some((_, unbind)) if !unbind.is_empty() => WitnessStep::Unbind(unbind.clone()),
-                Some((place, _)) => WitnessStep::Run(*place),
-                None => WitnessStep::Done(self.doubts(cells, &found.document)),
-            };
+        self.next_of(cells, None)
+    }
+
+    /// Returns what to do next so that the cells at these places are up to date, and all if there are none. What other
+    /// cells are out of date stays so; they run only to give a resource again that was changed since.
+    pub fn next_of(&self, cells: &[(&str, &str)], goals: Option<&BTreeSet<usize>>) -> WitnessStep {
+        let found = self.walk_all(cells, goals, false);
+        match found.runs.first() {
+            Some((.., unbind)) if !unbind.is_empty() => WitnessStep::Unbind(unbind.clone()),
+            Some((place, ..)) => WitnessStep::Run(*place),
+            None => WitnessStep::Done(self.doubts(cells, &found.document)),
         }
     }
 
-    /// Walks over the cells as if those that are to run gave what they gave before. It ends at the first cell that needs
-    /// others.
-    fn walk(&self, cells: &[(&str, &str)], wanted: &BTreeSet<usize>) -> Walk {
+    /// Returns the cells that run if each of them that is out of date changes all that it changed before, and why.
+    pub fn planned(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+    ) -> Vec<(usize, RunCause)> {
+        let runs = self.walk_all(cells, goals, true).runs.into_iter();
+        runs.map(|(place, cause, _)| (place, cause)).collect()
+    }
+
+    /// Walks over the cells until no cell needs others that do not run.
+    fn walk_all(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+        renews: bool,
+    ) -> Walk {
+        let mut wanted = BTreeSet::new();
+        loop {
+            let found = self.walk(cells, goals, &wanted, renews);
+            // A cell above is wanted, too: what was found below it may change.
+            if found.wanted.is_subset(&wanted) {
+                return found;
+            }
+            wanted.extend(found.wanted);
+        }
+    }
+
+    /// Walks over the cells as if those that are to run gave what they gave before; with `renews`, those that are out of
+    /// date give other values. It ends at the first cell that needs others.
+    fn walk(
+        &self,
+        cells: &[(&str, &str)],
+        goals: Option<&BTreeSet<usize>>,
+        wanted: &BTreeSet<usize>,
+        renews: bool,
+    ) -> Walk {
+        let is_all = goals.is_none();
         let mut walk = Walk::default();
         let mut live = self.live.clone();
         for (place, (id, text)) in cells.iter().enumerate() {
-            let last = self
-                .last
-                .get(*id)
-                .filter(|last| last.is_seen && last.text == *text);
-            let good = last.filter(|last| last.is_ok && has_read(last, &walk.document, &self.live));
-            if good.is_none() || wanted.contains(&place) {
+            let any = self.last.get(*id);
+            let is_goal = goals.is_none_or(|goals| goals.contains(&place));
+            let is_known = |last: &&LastRun| last.is_seen && (last.text == *text || !is_goal);
+            let last = any.filter(is_known);
+            let cause = match (any, last) {
+                _ if !is_goal => None,
+                (None, _) => Some(RunCause::NotRun),
+                (Some(any), None) if any.text != *text => Some(RunCause::Edited),
+                (_, None) => Some(RunCause::Unseen),
+                (_, Some(last)) if !last.is_ok => Some(RunCause::Failed),
+                (_, Some(last)) => read_other(last, &walk.document, &self.live, is_all),
+            };
+            let other = (renews && cause.is_some()).then_some(Version::MAX - place as Version);
+            if cause.is_some() || wanted.contains(&place) {
                 let reads = match last {
                     Some(last) if !last.reads_any => last
                         .reads
@@ -201,6 +269,8 @@ impl WitnessedKernel {
                     None => self.mentioned(text),
                 };
                 let (more, mut unbind) = to_restore(&reads, &walk.document, &live);
+                // Where other cells are out of date, a name may be one of theirs.
+                unbind.retain(|_| is_all);
                 if !more.is_empty() {
                     walk.wanted = more;
                     return walk;
@@ -209,19 +279,23 @@ impl WitnessedKernel {
                 let is_left = |name: &&Resource| {
                     live.contains_key(*name) && walk.document.get(*name).is_none_or(Vec::is_empty)
                 };
-                unbind.extend(perhaps.filter(is_left).cloned());
+                unbind.extend(perhaps.filter(is_left).filter(|_| is_all).cloned());
                 live.retain(|name, _| !unbind.contains(name));
                 for (name, (version, write)) in last.into_iter().flat_map(|last| &last.writes) {
-                    write_chain(live.entry(name.clone()).or_default(), write.0, *version);
+                    let chain = live.entry(name.clone()).or_default();
+                    write_chain(chain, write.0, other.unwrap_or(*version));
                 }
-                walk.runs.push((place, unbind));
+                walk.runs
+                    .push((place, cause.unwrap_or(RunCause::Needed), unbind));
             }
             if let Some(last) = last {
-                write_document(&mut walk.document, place, last);
+                write_document(&mut walk.document, place, last, other);
             }
         }
-        let all: BTreeSet<_> = walk.document.keys().cloned().collect();
-        walk.wanted = to_restore(&all, &walk.document, &live).0;
+        if is_all {
+            let all: BTreeSet<_> = walk.document.keys().cloned().collect();
+            walk.wanted = to_restore(&all, &walk.document, &live).0;
+        }
         walk
     }
 
@@ -256,15 +330,24 @@ impl WitnessedKernel {
             let is_doubtful = last.reads.iter().any(|(name, read)| {
                 let want = chains.get(name).map_or(&[][..], Vec::as_slice);
                 let is_left = !can_restore(name, want) && !read.is_empty();
-                is_left || want.iter().any(|it| doubts.cells.contains(&it.1))
+                is_left || want.iter().any(|it| doubts.cells.contains_key(&it.1))
             });
-            if last.is_uncertain || is_doubtful {
-                doubts.cells.insert(place);
+            if !last.uncertain.is_empty() || is_doubtful {
+                doubts.cells.insert(place, last.uncertain.clone());
             }
-            write_document(&mut chains, place, last);
+            let is_others = |name: &&Resource| {
+                let want = chains.get(*name).map_or(&[][..], Vec::as_slice);
+                name.starts_with("file:") && !can_restore(name, want)
+            };
+            let files: BTreeSet<_> = last.reads.keys().filter(is_others).cloned().collect();
+            if !files.is_empty() {
+                doubts.files.insert(place, files);
+            }
+            write_document(&mut chains, place, last, None);
         }
         for (name, chain) in document {
-            if chain.iter().any(|it| doubts.cells.contains(&it.1)) || !can_restore(name, chain) {
+            if chain.iter().any(|it| doubts.cells.contains_key(&it.1)) || !can_restore(name, chain)
+            {
                 doubts.resources.insert(name.clone());
             }
         }
@@ -290,34 +373,51 @@ fn write_chain(chain: &mut Vec<Version>, kind: FactKind, version: Version) {
     }
 }
 
-fn write_document(document: &mut DocumentChains, place: usize, last: &LastRun) {
+/// Adds what the last run of a cell wrote, in its versions or in another one.
+fn write_document(
+    document: &mut DocumentChains,
+    place: usize,
+    last: &LastRun,
+    other: Option<Version>,
+) {
     for (name, (version, write)) in &last.writes {
         let chain = document.entry(name.clone()).or_default();
+        let version = other.unwrap_or(*version);
         match write.0 {
-            FactKind::Bound => *chain = vec![(*version, place, write.0)],
-            FactKind::Changed => chain.push((*version, place, write.0)),
+            FactKind::Bound => *chain = vec![(version, place, write.0)],
+            FactKind::Changed => chain.push((version, place, write.0)),
             FactKind::Gone => chain.clear(),
         }
     }
 }
 
-/// Says whether the last run of a cell has read what the document has before it.
-fn has_read(
+/// Returns what the last run of a cell has read that is not what the document has before it. What the document does not
+/// have there counts only if all cells are to be up to date.
+fn read_other(
     last: &LastRun,
     document: &DocumentChains,
     live: &BTreeMap<Resource, Vec<Version>>,
-) -> bool {
+    is_all: bool,
+) -> Option<RunCause> {
     let in_document = document.keys().filter(|_| last.reads_any);
     let mut all = last.reads.keys().chain(in_document);
-    all.all(|name| {
+    let other = all.find(|name| {
+        let name = *name;
         let want = document.get(name).map_or(&[][..], Vec::as_slice);
         let read = last.reads.get(name).map_or(&[][..], Vec::as_slice);
+        if want.is_empty() && !is_all {
+            return false;
+        }
         if can_restore(name, want) {
-            return want.iter().map(|it| it.0).eq(read.iter().copied());
+            return !want.iter().map(|it| it.0).eq(read.iter().copied());
         }
         // What was there before the cells cannot be made again: the last of them counts, or what is there now.
         let is_now = live.get(name).and_then(|live| live.last()) == read.last();
-        is_now || want.last().is_none_or(|it| Some(&it.0) == read.last())
+        !is_now && want.last().is_some_and(|it| Some(&it.0) != read.last())
+    });
+    other.map(|name| RunCause::Read {
+        name: name.clone(),
+        giver: document.get(name).and_then(|want| Some(want.last()?.1)),
     })
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ExecutionFacts, FactKind, FactWrite, Uncertainty, WitnessStep, WitnessedKernel};
+use super::{
+    ExecutionFacts, FactKind, FactWrite, RunCause, Uncertainty, WitnessStep, WitnessedKernel,
+};
 
 /// A kernel whose values are texts.
 #[derive(Default)]
@@ -313,4 +315,50 @@ fn random_notebooks_settle_and_have_what_restart_and_run_all_gives() {
             .retain(|name, _| !uncertainty.left.contains(name));
         assert_eq!(kernel.values, truth.values, "seed {seed}: {cells:?}");
     }
+}
+
+#[test]
+fn cells_that_are_named_run_with_what_they_need_again_and_no_others() {
+    let cells = [
+        ("a", "x = 1"),
+        ("b", "x += 2"),
+        ("c", "y = x"),
+        ("d", "z = 5"),
+    ];
+    let mut kernel = Kernel::default();
+    kernel.bring_up_to_date(&cells);
+    let edited = [cells[0], ("b", "x += 3"), cells[2], ("d", "z = 6")];
+    let of = |places: &[usize]| places.iter().copied().collect::<BTreeSet<_>>();
+    let next = |kernel: &Kernel, places| kernel.witnessed.next_of(&edited, Some(&of(places)));
+    // What the edited cell did before counts.
+    assert!(matches!(next(&kernel, &[2]), WitnessStep::Done(_)));
+    assert_eq!(next(&kernel, &[1]), WitnessStep::Run(0));
+    let planned = kernel.witnessed.planned(&edited, Some(&of(&[1, 2])));
+    let planned: Vec<_> = planned.iter().map(|(place, _)| *place).collect();
+    assert_eq!(planned, [0, 1, 2]);
+    for (id, text) in &edited[..2] {
+        kernel.play(Some(id), text);
+    }
+    assert_eq!(next(&kernel, &[2]), WitnessStep::Run(2));
+    // The last one stays out of date.
+    kernel.play(Some("c"), "y = x");
+    assert!(matches!(next(&kernel, &[0, 1, 2]), WitnessStep::Done(_)));
+    let all = kernel.witnessed.planned(&edited, None);
+    assert_eq!(all, [(3, RunCause::Edited)]);
+}
+
+#[test]
+fn variables_that_were_deleted_between_two_runs_have_no_value() {
+    let mut kernel = Kernel::default();
+    kernel.play(Some("a"), "x = 1");
+    let facts = ExecutionFacts {
+        ok: true,
+        unbound: BTreeSet::from(["x".to_owned()]),
+        ..ExecutionFacts::default()
+    };
+    kernel.witnessed.ran(Some("a"), "", Some(&facts));
+    let WitnessStep::Done(uncertainty) = kernel.witnessed.next(&[("a", "")]) else {
+        panic!("its text is the one that ran");
+    };
+    assert_eq!(uncertainty, Uncertainty::default());
 }

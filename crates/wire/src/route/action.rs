@@ -1,5 +1,7 @@
 //! The actions that the bridge asks its caller for.
 
+use bytes::Bytes;
+
 use super::{ClientId, EditorMessage, Ending, ExecutionProgress};
 use crate::wire::{Channel, Verified};
 
@@ -50,6 +52,15 @@ pub enum Action {
     Resume(ClientId),
     /// Add a step of an execution to the journal.
     Journal(ExecutionProgress),
+    /// Store what the kernel says that an execution changed.
+    Facts {
+        /// The bridge's number for the kernel's generation.
+        generation: u64,
+        /// The request's id.
+        msg_id: String,
+        /// The content of the kernel's message.
+        content: Bytes,
+    },
     /// Log that the kernel has dropped the `idle` of a cell; the action after this one publishes a
     /// replacement.
     IdleLost {

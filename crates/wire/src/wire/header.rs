@@ -7,6 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+/// The type of the messages on iopub in which a kernel says what an execution changed: only `nb` asks for them.
+pub const FACTS: &str = "nb_facts";
+
 /// The fields of a header that nb uses; a missing field is empty.
 ///
 /// Other fields (`version`, a vendor's own) are ignored and passed on.

@@ -28,7 +28,7 @@ pub use channel::Channel;
 pub use connection::{
     ConnectionFileError, ConnectionInfo, Endpoint, Ports, SOCKET_PATH_MAX, Transport,
 };
-pub use header::{Header, HeaderError, NewHeader, splice_session};
+pub use header::{FACTS, Header, HeaderError, NewHeader, splice_session};
 pub use key::{BadSignature, SigningKey};
 pub use message::{DELIMITER, Malformed, Unverified, Verified};
 pub use missing::MissingMessages;

@@ -13,23 +13,30 @@ use crate::execution::follow::should_be_recorded;
 use crate::execution::queue::{self, NextStep};
 use crate::execution::run::{FinishedRun, RunError, RunOptions, Runner};
 use crate::lifecycle::target::recorded;
+use crate::lifecycle::witness;
 use crate::project::event::CellEnd;
-use crate::project::jobs::{Job, JobFolder, JobState, RECORD};
+use crate::project::jobs::{Job, JobCell, JobFolder, JobState, RECORD};
 use crate::project::{FolderWatch, Session};
 use crate::task::causes::with_causes;
+
+/// Returns the cell that a job runs next when all its cells have run; none if there is no further one. An error says why
+/// the job ends before its goal.
+pub type NextCell = fn(&Job) -> Result<Option<JobCell>, String>;
 
 /// How often to check whether an earlier job has begun, in any case.
 const POLL_PAUSE: Duration = Duration::from_millis(50);
 
 impl Recorder<'_> {
     /// Runs the cells; returns the runner if one was connected, for the caller to disconnect.
-    pub(super) async fn run_all(&self) -> Option<Runner> {
-        let cells = self.job.borrow().cells.len();
+    pub(super) async fn run_all(&self, next: NextCell) -> Option<Runner> {
         let mut runner = None;
         let mut goes_on = true;
         let mut planned = PlannedCode::default();
         self.wait_for_earlier_jobs().await;
-        for at in 0..cells {
+        for at in 0.. {
+            if at == self.job.borrow().cells.len() && !(goes_on && self.grow(next)) {
+                break;
+            }
             self.at.set(at);
             if !goes_on {
                 self.job(|job| job.cells[at].status = Some(CellEnd::NotRun));
@@ -61,6 +68,35 @@ impl Recorder<'_> {
             });
         }
         runner
+    }
+
+    /// Adds the next cell to a job that may have further ones; returns whether there is one.
+    fn grow(&self, next: NextCell) -> bool {
+        if self.job.borrow().goal.is_none() {
+            return false;
+        }
+        let next = next(&self.job.borrow());
+        match next {
+            Ok(Some(cell)) => {
+                self.job(|job| job.cells.push(cell));
+                self.outputs.borrow_mut().grow(&self.job.borrow());
+                true
+            }
+            Ok(None) => false,
+            Err(why) => {
+                self.job(|job| {
+                    let last = job.cells.last().cloned().unwrap_or_default();
+                    let unrun = JobCell::new(last.cell, last.code);
+                    job.cells.push(JobCell {
+                        status: Some(CellEnd::NotRun),
+                        ..unrun
+                    });
+                    job.notes.push(why);
+                });
+                self.outputs.borrow_mut().grow(&self.job.borrow());
+                false
+            }
+        }
     }
 
     /// Waits until no earlier job of the same actor is in the kernel's queue. An interrupt ends the wait, and so does the
@@ -131,13 +167,15 @@ impl Recorder<'_> {
         self.interrupted.set(false);
         self.is_over_time.set(false);
         self.ends_after.set(None);
-        let options = {
+        let (options, unbind) = {
             let job = self.job.borrow();
-            RunOptions {
-                code: job.cells[at].code.clone(),
-                cell: job.cells[at].cell.clone(),
+            let cell = &job.cells[at];
+            let options = RunOptions {
+                code: cell.code.clone(),
+                cell: cell.cell.clone(),
                 goes_on: at + 1 < job.cells.len(),
-            }
+            };
+            (options, cell.unbind.clone())
         };
         let joined = match runner {
             Some(joined) => joined,
@@ -151,6 +189,12 @@ impl Recorder<'_> {
                 runner.insert(joined)
             }
         };
+        if !unbind.is_empty() && !witness::unbind(joined.parts().0, &unbind).await? {
+            let names = unbind.join(", ");
+            self.note(format!(
+                "{names} could not be deleted: no cell gives it a value"
+            ));
+        }
         let ran = joined.run(&options, self).await;
         // If no front end fills output widgets, the recorder does, like nbclient: a front end that
         // joins later asks the kernel for their content.
@@ -221,7 +265,6 @@ impl Recorder<'_> {
 mod tests {
     use super::*;
     use crate::project::Project;
-    use crate::project::jobs::{Job, RECORD};
 
     #[tokio::test]
     async fn a_job_whose_end_cannot_be_recorded_stays_open() {

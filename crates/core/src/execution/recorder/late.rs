@@ -25,7 +25,7 @@ use crate::client::IopubMessage;
 use crate::execution::into_notebook::Hold;
 use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
-use crate::wire::Verified;
+use crate::wire::{FACTS, Verified};
 
 /// After this time without a job and without a late output the process ends.
 const UNUSED: Duration = Duration::from_secs(600);
@@ -348,7 +348,7 @@ impl EndedRequests {
                     self.ended.remove(&oldest);
                 }
             }
-            ("status" | "execute_input", _) => {}
+            ("status" | "execute_input" | FACTS, _) => {}
             _ => return self.ended.contains(msg_id),
         }
         false

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, ExecutionStep};
 use crate::execution::run::{RunError, reach};
 use crate::kernel::spec::quirks;
 use crate::project::{Lock, Project, Session, beneath};
@@ -48,6 +48,13 @@ impl LateListener {
                 format!("process {} has ended", process.pid)
             });
         }
+        // No other process may hear what another client's execution changed.
+        let (project, key_then, generation) = (project.clone(), key.to_owned(), session.generation);
+        client.observe(move |seen| {
+            if let ExecutionStep::Facts { content } = seen.step {
+                project.record_facts(&key_then, generation, &seen.msg_id, &content);
+            }
+        });
         if let Ok(proof) = tokio::time::timeout(PROOF, client.prove_iopub()).await {
             proof?;
         }

@@ -26,19 +26,20 @@ use std::io;
 
 use tokio::sync::oneshot;
 
+pub use self::cells::NextCell;
 use self::late::LateOutputs;
 use self::late_listener::LateListener;
 use self::state::Recorder;
 use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobState};
 
-/// Runs a job to its end. Does nothing if another recorder has the job.
+/// Runs a job to its end. Does nothing if another recorder has the job. `next` says which cell follows in a job that grows.
 ///
 /// # Errors
 /// The job's folder cannot be read or written.
-pub async fn perform(project: &Project, folder: &JobFolder) -> io::Result<()> {
+pub async fn perform(project: &Project, folder: &JobFolder, next: NextCell) -> io::Result<()> {
     perform_with(project, folder, async |recorder| {
-        let runner = recorder.run_all().await;
+        let runner = recorder.run_all(next).await;
         let left = async {
             if let Some(runner) = runner {
                 runner.leave().await;

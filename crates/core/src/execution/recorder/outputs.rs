@@ -63,6 +63,12 @@ impl JobOutputs {
         }
     }
 
+    /// Adds empty outputs for the cells that were added to the job.
+    pub(super) fn grow(&mut self, job: &Job) {
+        let all = Self::of(job).cells.into_iter();
+        self.cells.extend(all.skip(self.cells.len()));
+    }
+
     /// Reads the outputs from a job's folder, and the ids of the stored messages, if they have one.
     pub(super) fn read(job: &Job, folder: &JobFolder) -> io::Result<(Self, HashSet<String>)> {
         let (mut outputs, mut ids) = (Self::of(job), HashSet::new());

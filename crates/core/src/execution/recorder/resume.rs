@@ -61,6 +61,10 @@ impl Recorder<'_> {
         self.job(|job| {
             let left = job.cells.iter_mut().filter(|cell| cell.status.is_none());
             left.for_each(|cell| cell.status = Some(CellEnd::NotRun));
+            if job.goal.is_some() {
+                let note = "its recorder was killed: cells that are still out of date were not run";
+                job.notes.push(note.to_owned());
+            }
         });
     }
 

@@ -13,7 +13,7 @@ use crate::route::execution::ExecutionProgress;
 use crate::route::request::{Answer, Key, Request, Role};
 use crate::route::timer::{Now, Timer};
 use crate::route::{Action, ClientId, Ending, Note, Phase};
-use crate::wire::{Channel, Header, Verified};
+use crate::wire::{Channel, FACTS, Header, Verified};
 
 /// The content of an `input_request`.
 #[derive(Deserialize)]
@@ -142,6 +142,7 @@ impl Bridge {
             // This one answers the proxy's own subscription; the bridge sends each client's subscription its
             // own welcome.
             "iopub_welcome" => return,
+            FACTS => return self.take_facts(&message),
             "execute_input" => self.record_input(&message),
             "error" => self.queue.raise_outside(parent_key(&message).as_ref()),
             "stream" if self.requests.any_widget_probe() => self.record_widgets(&message),
@@ -306,6 +307,17 @@ impl Bridge {
         let (generation, code) = (self.kernel.generation(), Some(input.code));
         let step = ExecutionProgress::of_outside(Phase::BegunOutside, generation, &parent, code);
         self.out.push(Action::Journal(step));
+    }
+
+    /// Takes what the kernel says that an execution changed. No front end sees it.
+    fn take_facts(&mut self, message: &Verified) {
+        if let Some(key) = parent_key(message) {
+            self.out.push(Action::Facts {
+                generation: self.kernel.generation(),
+                msg_id: key.msg_id().to_owned(),
+                content: message.content().clone(),
+            });
+        }
     }
 
     /// Stores the ipywidgets version that the kernel printed for a widget probe.

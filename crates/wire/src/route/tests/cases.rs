@@ -336,6 +336,19 @@ fn a_cell_from_outside_is_journalled_when_it_begins_and_a_clients_cell_is_not() 
 }
 
 #[test]
+fn what_a_kernel_says_of_an_execution_is_stored_and_reaches_no_front_end() {
+    let (mut bridge, client, now) = linked(Interrupt::Message);
+    let cell = request("execute_request", "1");
+    let own = cell.header_bytes().clone();
+    bridge.client_message(now, Channel::Shell, &client, cell);
+    actions(&mut bridge);
+    let facts = json!({ "run": 1 });
+    bridge.iopub_message(now, message("nb_facts", "f", "kernel", own, &facts));
+    bridge.iopub_message(now, message("nb_facts", "g", "kernel", "{}".into(), &facts));
+    assert_eq!(actions(&mut bridge), ["facts of 1"]);
+}
+
+#[test]
 fn a_client_id_is_shortened_and_escaped_for_the_log() {
     assert_eq!(ClientId::new("a1b2-c3".into()).to_string(), "a1b2-c3");
     assert_eq!(

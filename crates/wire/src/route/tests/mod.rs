@@ -107,6 +107,7 @@ fn actions(bridge: &mut Bridge) -> Vec<String> {
             Action::JournalInterrupt { withdrawn, .. } => Some(format!("stop {}", withdrawn.len())),
             Action::WidgetsVersion { version } => Some(format!("widgets {version}")),
             Action::ExitWithKernel(ending) => Some(format!("exit {}", ending.name)),
+            Action::Facts { msg_id, .. } => Some(format!("facts of {msg_id}")),
             Action::SessionSeen { .. } | Action::IdleLost { .. } => None,
             Action::HandOver { sessions } => Some(format!("hand over {}", sessions.join(" "))),
             Action::OpenLink { client, channel } => Some(format!("open {client} {channel}")),

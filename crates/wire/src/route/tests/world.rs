@@ -568,6 +568,7 @@ impl World {
                 | Action::Resume(_)
                 | Action::Journal(_)
                 | Action::SessionSeen { .. }
+                | Action::Facts { .. }
                 | Action::IdleLost { .. }
                 | Action::HandOver { .. }
                 | Action::WidgetsVersion { .. }

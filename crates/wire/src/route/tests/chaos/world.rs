@@ -663,6 +663,7 @@ impl ChaosWorld {
                 | Action::Leave { .. }
                 | Action::HandOver { .. }
                 | Action::SessionSeen { .. }
+                | Action::Facts { .. }
                 | Action::IdleLost { .. }
                 | Action::WidgetsVersion { .. }
                 | Action::JournalInterrupt { .. } => {}

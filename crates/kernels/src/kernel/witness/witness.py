@@ -7,6 +7,8 @@ only, never an object of the user's. It calls no method that a user's class defi
 
 `start(shell, say)` begins; `say` is called with one dictionary for each execution:
 
+- `run`: its number, from 1
+- `unbound`: the variables that were deleted before it by `unbind`
 - `ok`: whether it ran to its end
 - `reads`: the variables and files that it read or may have read; `all`: perhaps any variable
 - `writes`: for each variable or file that it wrote, `[kind, fingerprint, atom, alone]`. The kind is "bound" (it does
@@ -146,8 +148,9 @@ class Witness:
         self.space = shell.user_ns
         # The names that the shell gives itself.
         self.shells = {name: id(value) for name, value in shell.user_ns.items()}
-        self.depth = 0
+        self.depth = self.run = 0
         self.thread = None
+        self.unbound = set()
         self.forget()
 
     def forget(self):
@@ -157,6 +160,13 @@ class Witness:
 
         # What cells have set outside of the variables.
         self.were_set, self.is_seeded = set(), False
+
+    def unbind(self, names):
+        """Deletes variables between two executions."""
+        for name in names:
+            self.space.pop(name, None)
+            self.keep(name, None)
+            self.unbound.add(name)
 
     def ids(self):
         """Returns which object each name has: numbers only."""
@@ -209,7 +219,7 @@ class Witness:
         if isinstance(mode, str):
             kind = "gone" if mode == "gone" else "changed" if set(mode) & set("a+") else "bound" if set(mode) & set("wx") else "read"
         else:
-            kind = "changed" if flags & (os.O_WRONLY | os.O_RDWR) else "read"
+            kind = "new" if flags & os.O_EXCL else "changed" if flags & (os.O_WRONLY | os.O_RDWR) else "read"
         if kind == "read" and path.endswith((".pyc", ".so")):
             return
         self.files.append((path, kind))
@@ -218,6 +228,7 @@ class Witness:
         self.depth += 1
         if self.depth > 1:
             return
+        self.run += 1
         try:
             self.started = time.perf_counter()
             self.codes, self.files, self.outside, self.queried = [], [], set(), set()
@@ -230,9 +241,11 @@ class Witness:
             self.before = None
 
     def ends(self, result):
-        self.depth = max(0, self.depth - 1)
-        if self.depth:
+        # An empty text has an end only.
+        if self.depth != 1:
+            self.depth = max(0, self.depth - 1)
             return
+        self.depth = 0
         self.thread = None
         try:
             # The time of this thread: another process may have the processor meanwhile.
@@ -243,6 +256,8 @@ class Witness:
         except Exception as error:
             # Without facts, any variable may be another.
             facts = {"version": VERSION, "failed": repr(error)[:200]}
+        facts["run"], facts["unbound"] = self.run, sorted(self.unbound)
+        self.unbound.clear()
         try:
             self.say(facts)
         except Exception:
@@ -440,11 +455,15 @@ class Witness:
             if kind == "read":
                 if earlier is None:
                     files[path] = "read"
-            elif kind == "bound" and earlier is None:
-                files[path] = "bound"
-            elif earlier != "bound" or kind == "gone":
+            elif kind == "gone" and earlier == "new":
+                # A file for a moment.
+                del files[path]
+            elif kind in ("bound", "new") and earlier is None:
+                files[path] = kind
+            elif earlier not in ("bound", "new") or kind == "gone":
                 files[path] = kind
         for path, kind in files.items():
+            kind = "bound" if kind == "new" else kind
             if kind != "bound":
                 reads.add("file:" + path)
             if kind != "read":
@@ -496,3 +515,13 @@ def start_in_kernel(shell):
         )
 
     return start(shell, say)
+
+
+def begin():
+    """Puts the witness into this kernel, unless it has one. The user's code has no name for it."""
+    if __name__ not in sys.modules:
+        from IPython import get_ipython
+
+        module = types.ModuleType(__name__)
+        module.witness = start_in_kernel(get_ipython())
+        sys.modules[__name__] = module
