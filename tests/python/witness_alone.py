@@ -93,7 +93,7 @@ class Shell:
 
     def __init__(self):
         self.user_ns = {"__name__": "__main__", "__builtins__": __builtins__}
-        self.events = self
+        self.events, self.ast_transformers = self, []
         self.hooks = {}
         self.said = []
 
@@ -122,7 +122,7 @@ def facts(cells):
     for cell in cells:
         said = shell.run(cell)
     # An audit hook stays as long as its process.
-    witness.audit = None
+    witness.thread = None
     return said
 
 

@@ -235,6 +235,31 @@ fn a_kernel_that_says_what_cells_change_looks_like_one_that_does_not() {
 }
 
 #[test]
+fn an_interrupt_that_meets_the_look_before_a_cell_ends_the_cell() {
+    // The look asks for the folder before and after each cell.
+    let cells = [
+        "import os, signal\nfolder, interrupts = os.getcwd, [1, 2, 3, 4]\ndef getcwd():\n    \
+         if interrupts:\n        interrupts.pop()\n        signal.raise_signal(signal.SIGINT)\n    \
+         return folder()\nos.getcwd = getcwd",
+        "print('ran')",
+        "no syntax",
+        "print(interrupts)",
+    ];
+    let world = notebook(&cells);
+    nb(&world, ["exec", "a.ipynb", "0"]).ended(0);
+    let interrupted = nb(&world, ["exec", "a.ipynb", "1"]).ended(130);
+    assert!(!interrupted.stderr.contains("itness"), "{interrupted:?}");
+    nb(&world, ["exec", "a.ipynb", "2"]).ended(3);
+    nb(&world, ["exec", "a.ipynb", "3"]).ended(0);
+    let outputs = |at| cell(&world, at)["outputs"].clone();
+    assert_eq!(outputs(0), json!([]));
+    assert_eq!(outputs(1)[0]["ename"], "KeyboardInterrupt");
+    assert_eq!(outputs(1)[1], Value::Null);
+    assert_eq!(outputs(2)[0]["ename"], "SyntaxError");
+    assert_eq!(text(&world, 3), "[]\n");
+}
+
+#[test]
 fn what_a_hostile_kernel_says_is_bounded_and_makes_cells_uncertain_only() {
     let says = |facts: &str| {
         format!(

@@ -67,10 +67,9 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
         let document = view::open(&file, caller.by())?.document;
         let analysis = analysis(cells.assume_order);
         let graph = NotebookGraph::of(&file, &document, analysis, &caller.cancel)?;
-        let selection = cells.selection(cells.places(&document)?);
         let names = CellNames::of(&document, &graph);
         let places = cells.places(&document)?;
-        if let Some(witnessed) = cells.witnessed(&file, &document, places)? {
+        if let Some((_, witnessed)) = cells.witnessed(&file, &document, places.clone())? {
             let planned = witnessed.planned();
             return Ok(PlanAnswer {
                 plan: planned
@@ -85,6 +84,7 @@ pub async fn plan(caller: &Caller, cells: CellsToRun) -> Result<PlanAnswer, Prob
                 notebook: NotebookSummary::of(&file, &document),
             });
         }
+        let selection = cells.selection(places);
         let plan = cells.plan(&document, &graph, &selection, &caller.cancel)?;
         let rows = plan.cells.iter().filter_map(|planned| {
             let place = graph.place(planned.cell)?;

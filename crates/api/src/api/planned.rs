@@ -90,7 +90,7 @@ pub async fn planned_run(
         let document = view::open(&file, caller.by())?.document;
         let places = cells.places(&document)?;
         let cells = match cells.witnessed(&file, &document, places.clone())? {
-            Some(witnessed) => {
+            Some((_, witnessed)) => {
                 let planned = witnessed.planned().into_iter();
                 let cell = |(index, _)| Some(job_cell(index, document.cells().get(index)?));
                 planned.filter_map(cell).collect()

@@ -145,8 +145,7 @@ impl CellsToRun {
         places: Option<Vec<usize>>,
         cancel: &Cancel,
     ) -> Result<PlannedJob, Problem> {
-        let goal = self.goal(document, places.clone());
-        if let Some(witnessed) = self.witnessed(file, document, places.clone())? {
+        if let Some((goal, witnessed)) = self.witnessed(file, document, places.clone())? {
             return Ok(match witnessed.next() {
                 NextRun::Nothing(uncertainty) => PlannedJob {
                     doubts: Some(Doubts::of_kernel(document, uncertainty)),
@@ -154,7 +153,7 @@ impl CellsToRun {
                 },
                 next @ NextRun::Cell(..) => PlannedJob {
                     cells: next.job_cell(document).into_iter().collect(),
-                    goal,
+                    goal: Some(goal),
                     doubts: None,
                 },
             });
@@ -198,18 +197,20 @@ impl CellsToRun {
         Some(JobGoal { only })
     }
 
-    /// Returns what the kernel has run and said, if that decides what runs.
+    /// Returns which cells are to be up to date, and what the kernel has run and said, if that decides what runs.
     pub(super) fn witnessed(
         &self,
         file: &NotebookFile,
         document: &Document,
         places: Option<Vec<usize>>,
-    ) -> Result<Option<WitnessedNotebook>, Problem> {
-        let Some(JobGoal { only }) = self.goal(document, places) else {
+    ) -> Result<Option<(JobGoal, WitnessedNotebook)>, Problem> {
+        let Some(goal) = self.goal(document, places) else {
             return Ok(None);
         };
-        let witnessed = WitnessedNotebook::of(file, document, only.as_deref(), &HashSet::new());
-        Ok(witnessed.map_err(GraphError::from)?)
+        let only = goal.only.as_deref();
+        let witnessed = WitnessedNotebook::of(file, document, only, &HashSet::new());
+        let witnessed = witnessed.map_err(GraphError::from)?;
+        Ok(witnessed.map(|witnessed| (goal, witnessed)))
     }
 
     pub(super) fn selection(&self, places: Option<Vec<usize>>) -> CellSelection {

@@ -76,13 +76,12 @@ impl Recorder<'_> {
             return false;
         }
         let next = next(&self.job.borrow());
-        match next {
+        let has_next = match next {
+            Ok(None) => return false,
             Ok(Some(cell)) => {
                 self.job(|job| job.cells.push(cell));
-                self.outputs.borrow_mut().grow(&self.job.borrow());
                 true
             }
-            Ok(None) => false,
             Err(why) => {
                 self.job(|job| {
                     let last = job.cells.last().cloned().unwrap_or_default();
@@ -93,10 +92,11 @@ impl Recorder<'_> {
                     });
                     job.notes.push(why);
                 });
-                self.outputs.borrow_mut().grow(&self.job.borrow());
                 false
             }
-        }
+        };
+        self.outputs.borrow_mut().grow(&self.job.borrow());
+        has_next
     }
 
     /// Waits until no earlier job of the same actor is in the kernel's queue. An interrupt ends the wait, and so does the

@@ -3,6 +3,7 @@
 The kernel runs this file and witness.py as one text.
 """
 
+import ast
 import builtins
 import collections
 import dis
@@ -10,9 +11,11 @@ import functools
 import gc
 import hashlib
 import marshal
+import math
 import operator
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -20,6 +23,9 @@ import types
 
 # A container with more elements, or a buffer with more bytes, counts as not seen.
 MOST_ELEMENTS, MOST_BYTES = 100_000, 8 << 20
+
+# The number of an object while it lives. `id` would tell all audit hooks of each call.
+address = object.__hash__
 
 ATOMS = {type(None), bool, int, float, complex, str, bytes, type(Ellipsis)}
 # Objects that are what they hold.
@@ -106,8 +112,8 @@ class Code:
 class Look:
     """A walk over all that a value holds."""
 
-    def __init__(self, space, deadline):
-        self.space, self.deadline = space, deadline
+    def __init__(self, space, hook):
+        self.space, self.hook = space, hook
         self.digest = hashlib.blake2b(digest_size=8)
         self.seen, self.kept = {}, []
         self.parts, self.names, self.stores, self.words = set(), set(), set(), set()
@@ -135,7 +141,7 @@ class Look:
         while stack:
             value = stack.pop()
             count += 1
-            if count % 64 == 0 and time.thread_time() > self.deadline:
+            if count % 64 == 0 and self.hook.is_over():
                 raise OutOfTime
             kind = type(value)
             if kind in ATOMS:
@@ -144,11 +150,11 @@ class Look:
                 else:
                     self.digest.update(marshal.dumps(value, 2))
                 continue
-            known = self.seen.get(id(value))
+            known = self.seen.get(address(value))
             if known is not None:
                 self.say("again", known)
                 continue
-            self.seen[id(value)] = len(self.seen)
+            self.seen[address(value)] = len(self.seen)
             further = self.enter(value, kind)
             if further:
                 # An object that is made for this look must live as long as its number is known.
@@ -161,7 +167,7 @@ class Look:
         if kind is list or kind is tuple or kind is set or kind is frozenset:
             return self.collection(value, kind)
         if kind is dict:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             self.say("dict", len(value))
             return [] if self.over(len(value)) else self.alternate(dict.items(value))
         if kind is types.FunctionType:
@@ -180,18 +186,18 @@ class Look:
             return self.generator(value, kind)
         if kind in CLEAR:
             if kind not in (types.MethodType, super):
-                self.parts.add(id(value))
+                self.parts.add(address(value))
             self.say(kind.__name__, getattr(value, "__name__", "") if kind is type([].__iter__) else "")
             return gc.get_referents(value)
         if kind in ITERATORS:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             self.say(kind.__name__, operator.length_hint(value))
             return gc.get_referents(value)
         if kind is enumerate:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             return list(value.__reduce__()[1])
         if kind is bytearray or kind is memoryview:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             size = len(value) if kind is bytearray else value.nbytes
             self.say(kind.__name__, size)
             if size > MOST_BYTES:
@@ -222,7 +228,7 @@ class Look:
 
     def collection(self, value, kind):
         if kind is list or kind is set:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
         self.say(kind.__name__, len(value))
         if self.over(len(value)):
             return []
@@ -249,7 +255,7 @@ class Look:
         self.say("module", str(space.get("__name__")))
         if not self.is_own(value):
             return []
-        self.parts.add(id(value))
+        self.parts.add(address(value))
         return self.alternate([(name, part) for name, part in list(space.items()) if not name.startswith("__")])
 
     def function(self, value):
@@ -257,7 +263,7 @@ class Look:
         self.digest.update(code.digest)
         if value.__globals__ is self.space:
             self.note(value.__code__)
-            self.parts.add(id(value))
+            self.parts.add(address(value))
         else:
             self.say(value.__module__, value.__qualname__)
         further = [value.__defaults__, value.__kwdefaults__, *(value.__closure__ or ())]
@@ -269,7 +275,7 @@ class Look:
         return further
 
     def generator(self, value, kind):
-        self.parts.add(id(value))
+        self.parts.add(address(value))
         prefix = {types.GeneratorType: "gi", types.CoroutineType: "cr"}.get(kind, "ag")
         frame, code = getattr(value, prefix + "_frame"), getattr(value, prefix + "_code")
         self.digest.update(Code.of(code).digest)
@@ -289,7 +295,7 @@ class Look:
         self.say("class", module, name)
         if module != "__main__" and not self.is_own(sys.modules.get(module)):
             return []
-        self.parts.add(id(value))
+        self.parts.add(address(value))
         items = type.__getattribute__(value, "__dict__").items()
         items = [(name, part) for name, part in items if name not in ATTRIBUTES_OF_CLASSES]
         return [*self.alternate(items), *BASES(value), kind]
@@ -303,16 +309,16 @@ class Look:
             self.say(module, name, repr(value))
             return []
         if kind is collections.deque:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             self.say("deque", len(value), value.maxlen)
             return [] if self.over(len(value)) else list(value)
         if kind is collections.defaultdict or kind is collections.OrderedDict:
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             self.say(name, len(value))
             factory = [value.default_factory] if kind is collections.defaultdict else []
             return [] if self.over(len(value)) else factory + self.alternate(kind.items(value))
         if module == "random" and name == "Random":
-            self.parts.add(id(value))
+            self.parts.add(address(value))
             return [value.getstate()]
         if module == "numpy" and name == "ndarray":
             return self.array(value)
@@ -331,9 +337,9 @@ class Look:
         root = value
         while type(root.base) is type(value):
             root = root.base
-        self.parts.add(id(root))
+        self.parts.add(address(root))
         self.say("array", value.dtype.str, value.shape, value.strides, value.flags.writeable)
-        if value.nbytes > MOST_BYTES or time.thread_time() > self.deadline:
+        if value.nbytes > MOST_BYTES or self.hook.is_over():
             self.opaque = True
             return []
         if value.dtype.hasobject:
@@ -351,11 +357,11 @@ class Look:
         self.say(name)
         try:
             if bases & {"DataFrame", "Series"}:
-                self.parts.add(id(value))
+                self.parts.add(address(value))
                 held = object.__getattribute__(value, "__dict__")
                 return [held.get("_mgr"), held.get("_attrs"), held.get("_name")]
             if bases & {"BlockManager", "SingleBlockManager"}:
-                self.parts.add(id(value))
+                self.parts.add(address(value))
                 blocks = [part for block in value.blocks for part in (block.values, block.mgr_locs.as_array)]
                 return [*value.axes, *blocks]
             if "MultiIndex" in bases:
@@ -376,7 +382,7 @@ class Look:
         return None
 
     def instance(self, value, kind, module, name):
-        self.parts.add(id(value))
+        self.parts.add(address(value))
         self.say("object", module, name)
         further = [kind]
         for base in line_of(kind):

@@ -35,6 +35,10 @@ OUTSIDE = {
 }
 RANDOM = {"rand", "randn", "random", "randint", "choice", "shuffle", "sample", "uniform", "normal", "permutation", "seed"}
 READS_FOLDER = {"open", "getcwd", "chdir", "Path", "listdir", "read_csv", "system", "getoutput"}
+OF_FILES = {"os.remove", "os.rename", "os.truncate", "shutil.move", "shutil.copyfile"}
+OF_PROGRAMS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"}
+OF_THE_NETWORK = {"socket.connect", "socket.getaddrinfo", "urllib.Request"}
+HEARD = {"exec", "compile", "open", *OF_FILES, *OF_PROGRAMS, *OF_THE_NETWORK}
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 
 
@@ -142,12 +146,51 @@ NOTHING = types.SimpleNamespace(
 )
 
 
+class Hook:
+    """Keeps an interrupt until a hook has ended.
+
+    IPython takes an interrupt in a hook for a fault of the hook: it prints it, and runs the cell.
+    """
+
+    def __init__(self):
+        self.is_interrupted, self.deadline, self.handler = False, math.inf, None
+
+    def is_over(self):
+        """Says whether the time for a look is over. An interrupt ends it."""
+        return self.is_interrupted or time.thread_time() > self.deadline
+
+    def keep(self, *_):
+        self.is_interrupted = True
+
+    def __enter__(self):
+        # Signals reach the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self.handler = handler
+                signal.signal(signal.SIGINT, self.keep)
+        return self
+
+    def __exit__(self, *_):
+        if self.handler is not None:
+            signal.signal(signal.SIGINT, self.handler)
+
+
+class Interrupt:
+    """Raises in the cell that is about to begin what came before it. It is the last transformer of the shell."""
+
+    @staticmethod
+    def visit(tree):
+        tree.body[:0] = ast.parse("raise KeyboardInterrupt").body
+        return tree
+
+
 class Witness:
     def __init__(self, shell, say):
         self.shell, self.say = shell, say
         self.space = shell.user_ns
         # The names that the shell gives itself.
-        self.shells = {name: id(value) for name, value in shell.user_ns.items()}
+        self.shells = {name: address(value) for name, value in shell.user_ns.items()}
         self.depth = self.run = 0
         self.thread = None
         self.unbound = set()
@@ -170,19 +213,11 @@ class Witness:
 
     def ids(self):
         """Returns which object each name has: numbers only."""
-        return dict(zip(self.space, map(id, self.space.values())))
+        return dict(zip(self.space, map(address, self.space.values())))
 
     def is_hidden(self, name):
         """Says whether a name is the shell's own."""
-        return type(name) is not str or HIDDEN.fullmatch(name) or self.shells.get(name, 0) == id(self.space.get(name))
-
-    def audit(self, event, arguments):
-        if self.thread != threading.get_ident():
-            return
-        try:
-            self.hear(event, arguments)
-        except Exception:
-            pass
+        return type(name) is not str or HIDDEN.fullmatch(name) or self.shells.get(name, 0) == address(self.space.get(name))
 
     def hear(self, event, arguments):
         if event == "exec":
@@ -201,12 +236,12 @@ class Witness:
                 self.queried.update(name.decode() for name in found)
         elif event == "open":
             self.file(*arguments)
-        elif event in ("os.remove", "os.rename", "os.truncate", "shutil.move", "shutil.copyfile"):
+        elif event in OF_FILES:
             for path in arguments[:2]:
                 self.file(path, "gone" if event == "os.remove" else "a", 0)
-        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"):
+        elif event in OF_PROGRAMS:
             self.outside.add("a program")
-        elif event in ("socket.connect", "socket.getaddrinfo", "urllib.Request"):
+        elif event in OF_THE_NETWORK:
             self.outside.add("the network")
 
     def file(self, path, mode, flags):
@@ -229,16 +264,19 @@ class Witness:
         if self.depth > 1:
             return
         self.run += 1
-        try:
-            self.started = time.perf_counter()
-            self.codes, self.files, self.outside, self.queried = [], [], set(), set()
-            self.many = len(self.space) > MOST_NAMES
-            self.before = {} if self.many else self.ids()
-            self.random = self.random_states()
-            self.set_before = self.settings()
-            self.thread = threading.get_ident()
-        except Exception:
-            self.before = None
+        with Hook() as hook:
+            try:
+                self.started = time.perf_counter()
+                self.codes, self.files, self.outside, self.queried = [], [], set(), set()
+                self.many = len(self.space) > MOST_NAMES
+                self.before = {} if self.many else self.ids()
+                self.random = self.random_states()
+                self.set_before = self.settings()
+                self.thread = threading.get_ident()
+            except Exception:
+                self.before = None
+        if hook.is_interrupted:
+            self.shell.ast_transformers.append(Interrupt)
 
     def ends(self, result):
         # An empty text has an end only.
@@ -247,21 +285,25 @@ class Witness:
             return
         self.depth = 0
         self.thread = None
-        try:
-            # The time of this thread: another process may have the processor meanwhile.
-            now = time.thread_time()
-            deadline = now + max(SECONDS, PART * (time.perf_counter() - self.started))
-            facts = self.facts(result, deadline)
-            facts["cost"] = round(1e6 * (time.thread_time() - now))
-        except Exception as error:
-            # Without facts, any variable may be another.
-            facts = {"version": VERSION, "failed": repr(error)[:200]}
-        facts["run"], facts["unbound"] = self.run, sorted(self.unbound)
-        self.unbound.clear()
-        try:
-            self.say(facts)
-        except Exception:
-            pass
+        # The cell has ended: an interrupt has nothing else to end than the look.
+        with Hook() as hook:
+            if Interrupt in self.shell.ast_transformers:
+                self.shell.ast_transformers.remove(Interrupt)
+            try:
+                # The time of this thread: another process may have the processor meanwhile.
+                now = time.thread_time()
+                hook.deadline = now + max(SECONDS, PART * (time.perf_counter() - self.started))
+                facts = self.facts(result, hook)
+                facts["cost"] = round(1e6 * (time.thread_time() - now))
+            except Exception as error:
+                # Without facts, any variable may be another.
+                facts = {"version": VERSION, "failed": repr(error)[:200]}
+            facts["run"], facts["unbound"] = self.run, sorted(self.unbound)
+            self.unbound.clear()
+            try:
+                self.say(facts)
+            except Exception:
+                pass
 
     @staticmethod
     def random_states():
@@ -285,11 +327,11 @@ class Witness:
             state["display:numpy"] = repr(numpy.get_printoptions())
         return state
 
-    def look(self, name, deadline):
+    def look(self, name, hook):
         value = self.space[name]
-        look = Look(self.space, deadline)
+        look = Look(self.space, hook)
         try:
-            if type(value) not in ATOMS and time.thread_time() > deadline:
+            if type(value) not in ATOMS and hook.is_over():
                 self.late.add(name)
                 raise OutOfTime
             look.walk(value)
@@ -316,7 +358,7 @@ class Witness:
         """Says whether no variable but these holds one of these parts."""
         return all(self.holders.get(part, set()) <= names for part in parts)
 
-    def facts(self, result, deadline):
+    def facts(self, result, hook):
         cell = result.info.raw_cell
         text, words, texts = Mentions(), set(), []
         for code, is_own in self.codes:
@@ -354,7 +396,7 @@ class Witness:
                 name = wanted.pop()
                 if name in new or self.is_hidden(name) and name in space:
                     continue
-                record = new[name] = self.look(name, deadline) if name in space else None
+                record = new[name] = self.look(name, hook) if name in space else None
                 if name in self.records:
                     old[name] = self.records[name]
                 earlier, record = old.get(name, NOTHING), record or NOTHING
@@ -403,12 +445,12 @@ class Witness:
             self.keep(name, record)
             if record is not None and (name in used or name in reached):
                 files.update({os.path.abspath(file): "changed" for file in record.files})
-        self.of_groups(writes, old, deadline)
+        self.of_groups(writes, old, hook)
         # What there was no time for before.
-        while self.late and time.thread_time() < deadline:
+        while self.late and not hook.is_over():
             name = self.late.pop()
             if name in self.partial and name in space:
-                self.keep(name, self.look(name, deadline))
+                self.keep(name, self.look(name, hook))
         uncertain = set(self.outside)
         self.of_files(files, reads, writes)
         self.of_settings(words, reads, writes, uncertain)
@@ -422,7 +464,7 @@ class Witness:
             "perhaps": sorted(text.perhaps), "reach": reach, "uncertain": sorted(uncertain),
         }
 
-    def of_groups(self, writes, old, deadline):
+    def of_groups(self, writes, old, hook):
         """Notes which values share parts, with those that were bound together and with others."""
         bound = {it: self.records[it] for it, write in writes.items() if write[0] == "bound" and not write[2]}
         groups = []
@@ -435,7 +477,7 @@ class Witness:
             groups.append((parts, names))
         for _, names in groups:
             if len(names) > 1 and all(bound[it].print for it in names):
-                look = Look(self.space, deadline)
+                look = Look(self.space, hook)
                 try:
                     for name in sorted(names):
                         look.walk(self.space[name])
@@ -499,7 +541,16 @@ class Witness:
 def start(shell, say):
     """Begins to watch a shell. Returns the witness."""
     witness = Witness(shell, say)
-    sys.addaudithook(witness.audit)
+
+    # Python calls it for each `id`, too. More than a look into a set would be felt: `copy.deepcopy` took five times as long.
+    def audit(event, arguments, heard=HEARD):
+        if event in heard and witness.thread == threading.get_ident():
+            try:
+                witness.hear(event, arguments)
+            except Exception:
+                pass
+
+    sys.addaudithook(audit)
     shell.events.register("pre_run_cell", witness.begins)
     shell.events.register("post_run_cell", witness.ends)
     return witness
