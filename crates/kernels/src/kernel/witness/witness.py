@@ -380,6 +380,8 @@ class Witness:
         if is_any:
             perhaps |= set(re.findall(r"[^\W\d]\w*", " ".join(texts)))
         old, space = {}, self.space
+        if len(space) > MOST_NAMES and (is_any or not self.many):
+            raise OverflowError("too many variables to look at")
         other = set()
         if not self.many:
             changed = set(self.ids().items()).difference(self.before.items())
