@@ -41,11 +41,13 @@ def main():
         page = context.new_page()
         book = open_list(page, web)
         edit_and_run(book)
+        help_with_code(book)
         agent_at_work(book)
         conflict(book)
         keys(book)
         question(book)
         hostile(book)
+        slips(book)
         interrupt_and_reload(book)
         if IS_THOROUGH:
             two_tabs(book, context)
@@ -81,6 +83,36 @@ def edit_and_run(book):
     expect(image).to_be_visible()
     assert image.evaluate("it => it.complete && it.naturalWidth > 100")
     book.has_ended(1)
+
+
+def help_with_code(book):
+    say("completion and documentation by the kernel, and closing brackets")
+    completed(book)
+    source = book.source(0)
+    source.press("Shift+Tab")
+    text = book.page.locator(".cm-documentation")
+    expect(text).to_contain_text("Number of bits")
+    source.press("Escape")
+    expect(text).to_have_count(0)
+    expect(source).to_be_focused()
+    book.page.keyboard.type("(")
+    expect(source).to_have_text("x.bit_length()")
+    # Where no word ends, Tab indents.
+    source.press("Home")
+    source.press("Tab")
+    expect(source).to_have_text("    x.bit_length()")
+    book.write(0, "x = 21\nx * 2")
+    source.press("Control+s")
+    expect(book.cell(0)).not_to_have_class(re.compile("changed"))
+
+
+def completed(book):
+    """Completes an attribute of a variable in the first cell."""
+    book.write(0, "x.bit_l")
+    book.source(0).press("Tab")
+    expect(book.page.get_by_role("option", name="bit_length")).to_be_visible()
+    book.source(0).press("Enter")
+    expect(book.source(0)).to_have_text("x.bit_length")
 
 
 def agent_at_work(book):
@@ -177,6 +209,53 @@ def hostile(book):
     assert all(request.failure == "csp" for request in others), [(request.url, request.failure) for request in others]
 
 
+def slips(book):
+    say("a deleted cell leaves a line in its place; a double click deletes one cell")
+    count = book.page.locator(".cell").count()
+    names = [node.get_attribute("data-cell") for node in book.page.locator(".cell").all()]
+    book.select(2)
+    book.cell(2).get_by_role("button", name="Delete this cell").dblclick()
+    expect(book.page.locator(".cell")).to_have_count(count - 1)
+    line = book.page.locator(".removed")
+    expect(line).to_have_text(re.compile("Cell 3 is deleted."))
+    picture(book.page, "web-deleted")
+    line.get_by_role("button", name="Undo").click()
+    expect(book.page.locator(".cell")).to_have_count(count)
+    expect(line).to_have_count(0)
+    assert [node.get_attribute("data-cell") for node in book.page.locator(".cell").all()] == names
+    expect(book.cell(2)).to_have_attribute("aria-current", "true")
+
+    say("an undo of what is out of sight comes into sight")
+    book.select(0)
+    book.page.keyboard.press("d")
+    book.page.keyboard.press("d")
+    expect(book.page.locator(".cell")).to_have_count(count - 1)
+    book.select(count - 2)
+    book.page.keyboard.press("z")
+    expect(book.page.locator(".cell")).to_have_count(count)
+    expect(book.cell(0)).to_have_attribute("aria-current", "true")
+    expect(book.cell(0)).to_be_in_viewport()
+
+    say("the keys")
+    book.page.keyboard.press("?")
+    dialog = book.page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_contain_text("takes your last edit back")
+    book.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+    say("a restart and a shutdown ask, with what is lost")
+    asked = []
+    for button in ["Restart the kernel", "Shut down the kernel"]:
+        with book.page.expect_event("dialog") as event:
+            # Nothing goes on in the page while it asks.
+            book.page.once("dialog", lambda dialog: dialog.dismiss())
+            book.page.get_by_role("button", name=button).click()
+        asked.append(event.value.message)
+    assert re.fullmatch(r"Restart the kernel\? \d+ variables will be lost\.", asked[0]), asked
+    assert re.fullmatch(r"Shut down the kernel\? \d+ variables will be lost\.", asked[1]), asked
+    assert "x" in nb("vars", "-n", BOOK)
+
+
 def interrupt_and_reload(book):
     say("reload in mid-run, interrupt")
     nb("insert", BOOK, "--id", "long0000", "--source", "import time\nfor i in range(3000):\n    print('step', i)\n    time.sleep(0.1)")
@@ -187,6 +266,9 @@ def interrupt_and_reload(book):
     expect(book.cell(6)).to_have_attribute("data-state", "running")
     expect(book.page.locator("header .kernel")).to_contain_text("busy")
     picture(book.page, "web-running")
+    completed(book)
+    book.write(0, "x = 21\nx * 2")
+    book.source(0).press("Control+s")
     book.page.reload()
     expect(book.cell(6)).to_have_attribute("data-state", "running")
     expect(book.outputs(6)).to_contain_text("step 9")

@@ -801,6 +801,27 @@ fn pages_hear_what_happens() {
         "import time; time.sleep(600)",
     ]));
     page.until(|message| is_event(message, "requested") && message["event"]["by"] == "claude");
+    // The kernel helps who writes, also while that cell runs.
+    let code = json!({"code": "ä = len([1])\nimport thr", "at": 23});
+    let found = server.post(&path("/complete"), code).is(200).json();
+    let matches = found["matches"].as_array().expect("a list");
+    assert!(
+        matches.iter().any(|it| it["text"] == "threading"),
+        "{found}"
+    );
+    assert_eq!((&found["from"], &found["to"]), (&json!(20), &json!(23)));
+    let code = json!({"code": "len([1])", "at": 2});
+    let found = server.post(&path("/documentation"), code).is(200).json();
+    let text = found["text"].as_str().unwrap_or_default();
+    assert!(text.contains("number of items"), "{found}");
+    let losses = server.get(&path("/losses")).is(200).json();
+    assert_eq!(
+        losses["would"].as_array().map(Vec::len),
+        Some(1),
+        "{losses}"
+    );
+    let would = losses["would"][0].as_str().unwrap_or_default();
+    assert!(would.starts_with("end claude's code"), "{would}");
     let refused = server.post(&path("/restart"), json!({})).is(403).json();
     assert_eq!(refused["error"]["kind"], "refused", "{refused}");
     server

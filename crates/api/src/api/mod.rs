@@ -14,6 +14,7 @@ pub mod caller;
 mod cell;
 mod cells;
 pub mod columns;
+mod complete;
 mod consent;
 mod copy;
 mod diff;
@@ -83,6 +84,10 @@ pub use self::cells::{
     CellCondition, CellRow, CellsAnswer, CellsRequest, MoreCells, NotebookSummary, RemovedCell,
     cells,
 };
+pub use self::complete::{
+    CodeAtCursor, CompleteAnswer, DocumentationAnswer, complete, documentation,
+};
+pub use self::consent::{LossesAnswer, losses};
 pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};

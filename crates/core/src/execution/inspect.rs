@@ -109,6 +109,17 @@ impl Inspector {
     ) -> Result<Self, InspectError> {
         let mut runner = Runner::join(project, key, session, by, Some(START_TIMEOUT)).await?;
         let (client, session) = runner.parts();
+        // If the journal has a running cell, the main shell need not be asked.
+        let is_busy = project.present(key, session.generation).running.is_some();
+        if is_busy
+            && has_subshells(session)
+            && let Some(subshell) = create_subshell(client).await?
+        {
+            return Ok(Self {
+                runner,
+                subshell: Some(subshell),
+            });
+        }
         let subshell = match client.kernel_info(Channel::Shell, IDLE_TIMEOUT).await {
             Ok(_) => None,
             Err(ClientError::NoAnswer { .. }) => {
@@ -138,6 +149,23 @@ impl Inspector {
     /// Returns the session of the kernel.
     pub(super) fn session(&mut self) -> &Session {
         self.runner.parts().1
+    }
+
+    /// Sends a request that runs no code of the user, and returns the content of its reply.
+    ///
+    /// # Errors
+    /// There was no answer in time, or the kernel has ended.
+    pub(super) async fn request(
+        &mut self,
+        msg_type: &str,
+        content: &Value,
+        wait: Duration,
+    ) -> Result<Value, InspectError> {
+        let subshell = self.subshell.clone();
+        let (client, _) = self.runner.parts();
+        let (subshell, channel) = (subshell.as_deref(), Channel::Shell);
+        let reply = client.request_in(subshell, channel, msg_type, content, wait);
+        Ok(serde_json::from_slice(reply.await?.content()).unwrap_or_default())
     }
 
     /// Sends a request, and waits for its end, for the time limit or for `stop`.

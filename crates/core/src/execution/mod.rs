@@ -3,6 +3,7 @@
 
 pub mod category;
 pub mod cell_lookup;
+pub mod complete;
 mod ending;
 pub mod exec;
 pub mod flush;

@@ -260,7 +260,23 @@ impl Client {
         content: &(impl Serialize + Sync),
         timeout: Duration,
     ) -> Result<Verified, ClientError> {
-        let msg_id = self.ask(channel, msg_type, content);
+        self.request_in(None, channel, msg_type, content, timeout)
+            .await
+    }
+
+    /// Sends a request to a subshell of the kernel, or to its main shell, like [`Client::request`].
+    ///
+    /// # Errors
+    /// If there is no answer in time, or the kernel has ended.
+    pub async fn request_in(
+        &mut self,
+        subshell: Option<&str>,
+        channel: Channel,
+        msg_type: &str,
+        content: &(impl Serialize + Sync),
+        timeout: Duration,
+    ) -> Result<Verified, ClientError> {
+        let msg_id = self.send(subshell, channel, msg_type, NO_PARENT, content);
         let answered = async {
             loop {
                 let (from, message) = self.receive().await?;

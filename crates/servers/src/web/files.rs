@@ -24,9 +24,10 @@ const ICON: PageFile = (
 
 /// Files that are compressed by gzip, and are sent so. The page loads all but the first two only for outputs that need
 /// them.
-const COMPRESSED: [PageFile; 7] = [
+const COMPRESSED: [PageFile; 8] = [
     ("page.js", JS, include_bytes!("page/built/page.js.gz")),
     ("page.css", CSS, include_bytes!("page/built/page.css.gz")),
+    ("math.js", JS, include_bytes!("page/built/math.js.gz")),
     (
         "plotly.css",
         CSS,

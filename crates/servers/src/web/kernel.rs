@@ -16,9 +16,9 @@ use crate::api::caller::Caller;
 use crate::api::job::Unobserved;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellsToRun, ExecRequest, GraphRequest, InterruptJobRequest, InterruptRequest,
-    JobsRequest, LogRequest, NotebooksRequest, OpenRequest, QuestionRequest, ReplyRequest,
-    RestartRequest, RunRequest, ShutdownRequest, VarsRequest,
+    self, CellsToRun, CodeAtCursor, ExecRequest, GraphRequest, InterruptJobRequest,
+    InterruptRequest, JobsRequest, LogRequest, NotebooksRequest, OpenRequest, QuestionRequest,
+    ReplyRequest, RestartRequest, RunRequest, ShutdownRequest, VarsRequest,
 };
 use crate::notebook::CellSelector;
 
@@ -40,6 +40,15 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(
             &path("variables"),
             get(route(Precondition::Notebook, variables)),
+        )
+        .route(&path("losses"), get(route(Precondition::Notebook, losses)))
+        .route(
+            &path("complete"),
+            post(route(Precondition::Notebook, complete)),
+        )
+        .route(
+            &path("documentation"),
+            post(route(Precondition::Notebook, documentation)),
         )
         .route(&path("jobs"), get(route(Precondition::Notebook, jobs)))
         .route(&path("graph"), get(route(Precondition::Notebook, graph)))
@@ -76,6 +85,40 @@ async fn notebooks(State(server): State<Arc<WebServer>>) -> Response {
 /// `GET /api/notebooks/{id}/kernel`
 async fn status(call: NotebookCall) -> Result<Reply, Problem> {
     Reply::of(&api::status(&call.caller).await?)
+}
+
+/// Code that is being written.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct CodeBody {
+    /// The code of the cell.
+    code: String,
+    /// How many Unicode characters stand before the cursor.
+    at: usize,
+}
+
+impl From<CodeBody> for CodeAtCursor {
+    fn from(CodeBody { code, at }: CodeBody) -> Self {
+        Self { code, at }
+    }
+}
+
+/// `POST /api/notebooks/{id}/complete`
+async fn complete(call: NotebookCall) -> Result<Reply, Problem> {
+    let code = call.body::<CodeBody>()?.into();
+    Reply::of(&api::complete(&call.caller, &code).await?)
+}
+
+/// `POST /api/notebooks/{id}/documentation`
+async fn documentation(call: NotebookCall) -> Result<Reply, Problem> {
+    let code = call.body::<CodeBody>()?.into();
+    Reply::of(&api::documentation(&call.caller, &code).await?)
+}
+
+/// `GET /api/notebooks/{id}/losses`
+async fn losses(call: NotebookCall) -> Result<Reply, Problem> {
+    Reply::of(&api::losses(&call.caller).await?)
 }
 
 /// `GET /api/notebooks/{id}/log`

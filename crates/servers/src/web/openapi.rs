@@ -17,14 +17,14 @@ use super::chat::conversation::ConversationAnswer;
 use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
 use super::chat::turn::TurnEvent;
 use super::feed::PageMessage;
-use super::kernel::{EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
+use super::kernel::{CodeBody, EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
 use crate::api::envelope::ProblemAnswer;
 use crate::api::job::RunAnswer;
 use crate::api::{
-    AttachmentsAnswer, DeletedCellsAnswer, EditAnswer, ExecAnswer, GraphAnswer, InterruptAnswer,
-    InterruptJobAnswer, JobsAnswer, LogAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer,
-    ReplyAnswer, RestartAnswer, RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer,
-    VarsAnswer, WidgetsAnswer,
+    AttachmentsAnswer, CompleteAnswer, DeletedCellsAnswer, DocumentationAnswer, EditAnswer,
+    ExecAnswer, GraphAnswer, InterruptAnswer, InterruptJobAnswer, JobsAnswer, LogAnswer,
+    LossesAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer, ReplyAnswer, RestartAnswer,
+    RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer, WidgetsAnswer,
 };
 
 /// The answers to a run: of cells, of code.
@@ -172,6 +172,10 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/kernel",
             "Read the state of the kernel",
         ),
+        RestMethod::get::<LossesAnswer>(
+            "/api/notebooks/{id}/losses",
+            "Read what a restart or a shutdown of the kernel would end",
+        ),
         RestMethod::get::<VarsAnswer>("/api/notebooks/{id}/variables", "List the variables")
             .query(&[("name", "one variable, in detail")]),
         RestMethod::get::<JobsAnswer>(
@@ -200,6 +204,14 @@ fn methods() -> Vec<RestMethod> {
             "Begin to run cells or code; the websocket reports what comes of it",
         )
         .status(202),
+        RestMethod::post::<CodeBody, CompleteAnswer>(
+            "/api/notebooks/{id}/complete",
+            "Ask the kernel what may follow in code; it also answers beside a running cell if it has subshells",
+        ),
+        RestMethod::post::<CodeBody, DocumentationAnswer>(
+            "/api/notebooks/{id}/documentation",
+            "Ask the kernel for the documentation of what stands at the cursor",
+        ),
         RestMethod::post::<ReplyBody, ReplyAnswer>(
             "/api/notebooks/{id}/reply",
             "Answer a question of running code",

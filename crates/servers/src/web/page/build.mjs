@@ -47,8 +47,8 @@ await mkdir(folder, { recursive: true });
 const { outputFiles } = await build({
   absWorkingDir: here,
   // The page loads the others when an output needs them.
-  entryPoints: ["page", "plotly", "vega", "widgets"].map((name) => join(source, `${name}.js`)),
-  external: ["/plotly.js", "/vega.js", "/widgets.js"],
+  entryPoints: ["page", "math", "plotly", "vega", "widgets"].map((name) => join(source, `${name}.js`)),
+  external: ["/math.js", "/plotly.js", "/vega.js", "/widgets.js"],
   outdir: folder,
   write: false,
   bundle: true,

@@ -124,6 +124,7 @@ export class CellView {
           if (this.conflict.hidden) this.book.save(this);
         },
         key: (name) => this.key(name),
+        ask: (what, code, at) => this.book.ask(what, code, at),
       },
     });
     this.source.replaceChildren(host);
@@ -228,7 +229,7 @@ export class CellView {
     this.stale.dataset.text = text;
     this.stale.replaceChildren(`Out of date: ${text}`);
     if (stale?.cell) {
-      const go = () => this.book.jump(stale.cell);
+      const go = () => this.book.show(stale.cell);
       this.stale.append(" ", button("Go there", `Go to the cell that gives ${stale.name}`, go));
     }
   }

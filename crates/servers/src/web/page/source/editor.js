@@ -9,6 +9,8 @@ import { EditorState, Prec } from "@codemirror/state";
 import { EditorView, drawSelection, keymap, runScopeHandlers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
+import { help } from "./completion.js";
+
 const theme = EditorView.theme({
   "&": { backgroundColor: "transparent", color: "var(--text)", fontSize: "13px" },
   "&.cm-focused": { outline: "none" },
@@ -35,13 +37,14 @@ const colours = HighlightStyle.define([
 ]);
 
 export class Editor {
-  /** `label` returns the name for screen readers; `acts` gets what the person does: `changed`, `left`, and `key` with a name of a key, which returns true if it is used. */
+  /** `label` returns the name for screen readers; `acts` gets what the person does: `changed`, `left`, `key` with a name of a key, which returns true if it is used, and `ask` for the kernel's help. */
   constructor(host, { text, type, label, acts }) {
     const root = host.attachShadow({ mode: "open" });
     const parent = document.createElement("div");
     root.append(parent);
     const key = (name) => ({ key: name, run: () => acts.key(name) });
     const extensions = [
+      type === "code" ? help(acts.ask) : [],
       Prec.highest(keymap.of(["Shift-Enter", "Mod-Enter", "Alt-Enter", "Escape", "Mod-s"].map(key))),
       history(),
       drawSelection(),

@@ -49,7 +49,7 @@ export class Graph {
   }
 
   link(row) {
-    return button(nameOf(row), `Go to cell ${row.index + 1}: ${row.first_line}`, () => this.book.jump(row.id));
+    return button(nameOf(row), `Go to cell ${row.index + 1}: ${row.first_line}`, () => this.book.show(row.id));
   }
 
   /** Returns the parts of the view of one cell. */

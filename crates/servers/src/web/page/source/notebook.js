@@ -2,6 +2,7 @@
 
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
+import { showKeys } from "./keys.js";
 import { InSteps, button, make, soon } from "./parts.js";
 
 /** For how long a run may not be known to the kernel's state, in milliseconds. */
@@ -12,6 +13,9 @@ const LOOKS_AGAIN = 2000;
 
 /** After how many milliseconds the notebook is read again when a text could not be written. */
 const READS_AGAIN = 3000;
+
+/** For how many milliseconds a deleted cell can be brought back at its place. */
+const OFFERS_UNDO = 10000;
 
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
@@ -43,6 +47,8 @@ export class Notebook {
     this.keys = [];
     /** What was typed in cells that others have deleted, until the person closes it. */
     this.offers = new Set();
+    /** The lines in place of cells that were just deleted. */
+    this.removed = new Map();
     /** The cells whose outputs are loaded with the next request. */
     this.toLoad = new Set();
     this.arriving = new InSteps((cell) => this.views.get(cell.id)?.takeOutputs(cell));
@@ -152,6 +158,7 @@ export class Notebook {
         view.update(data);
         return view;
       }
+      this.removed.get(data.id)?.remove();
       const fresh = new CellView(this, data);
       fresh.node.setAttribute("role", "listitem");
       this.views.set(data.id, fresh);
@@ -159,18 +166,19 @@ export class Notebook {
     });
     for (const id of gone) {
       const view = this.views.get(id);
-      if ((view.isChanged || view.isEditing) && !view.isRemoved) this.offerToRestore(id, view.text);
+      if (view.isRemoved) this.showRemoved(view);
+      else if (view.isChanged || view.isEditing) this.offerToRestore(id, view.text);
       view.destroy();
       this.views.delete(id);
     }
     // Reasons name cells by their places, which are known now.
     for (const view of this.order) view.showStale();
-    let before = null;
+    let at = this.node.firstChild;
     for (const { node } of this.order) {
-      const at = before ? before.nextSibling : this.node.firstChild;
+      while (at?.matches(".removed")) at = at.nextSibling;
       // A node that moves loses the focus: nodes in place are left there.
-      if (at !== node) this.node.insertBefore(node, at);
-      before = node;
+      if (at === node) at = at.nextSibling;
+      else this.node.insertBefore(node, at);
     }
     if (!this.order.includes(this.selected)) {
       const index = Math.min(this.selected?.data.index ?? 0, this.order.length - 1);
@@ -354,12 +362,6 @@ export class Notebook {
     this.page.offer(node);
   }
 
-  /** Selects a cell by its id. */
-  jump(id) {
-    const view = this.views.get(id);
-    if (view) this.select(view);
-  }
-
   step(by) {
     const view = this.order[this.order.indexOf(this.selected) + by];
     if (view) this.select(view);
@@ -467,12 +469,12 @@ export class Notebook {
   }
 
   /** Inserts a cell; `edits` says whether it is edited then. */
-  insert(view, place, edits = false) {
-    return this.keepKeys(() => this.add(view, place, edits));
+  insert(view, place, edits = false, type = "code") {
+    return this.keepKeys(() => this.add(view, place, edits, type));
   }
 
-  async add(view, place, edits) {
-    const body = { source: "", ...(view ? { [place]: view.id } : {}) };
+  async add(view, place, edits, type = "code") {
+    const body = { source: "", type, ...(view ? { [place]: view.id } : {}) };
     const answer = await this.catch(request("POST", this.path("cells"), body));
     if (!answer) return false;
     const [{ cell }] = answer.changes;
@@ -498,10 +500,25 @@ export class Notebook {
   }
 
   async remove(view) {
+    if (view.isRemoved) return;
     view.isRemoved = true;
     const done = await this.catch(request("DELETE", this.path("cells", view.id), undefined, view.base.revision));
     view.isRemoved = done !== null;
     await this.catch(this.refresh(), "notebook");
+  }
+
+  /** Offers to bring a deleted cell back, at its place. The next cell's buttons do not come under the pointer. */
+  showRemoved(view) {
+    const undo = async () => {
+      await this.catch(request("POST", this.path("cells", view.id, "restore"), {}));
+      await this.catch(this.refresh(), "notebook");
+      this.show(view.id);
+    };
+    const text = make("span", { role: "status" }, `Cell ${view.data.index + 1} is deleted.`);
+    const node = make("div.removed", { role: "listitem" }, text, button("Undo", "Bring the cell back", undo));
+    view.node.before(node);
+    this.removed.set(view.id, node);
+    setTimeout(() => node.remove(), OFFERS_UNDO);
   }
 
   async move(view, by) {
@@ -520,8 +537,11 @@ export class Notebook {
   }
 
   async undo(op) {
-    await this.catch(request("POST", this.path("undo"), op ? { op } : {}));
+    const answer = await this.catch(request("POST", this.path("undo"), op ? { op } : {}));
     await this.catch(this.refresh(), "notebook");
+    // What was undone is in sight.
+    const changed = answer?.changes.find((change) => this.views.has(change.cell));
+    if (changed) this.show(changed.cell);
   }
 
   async reply(view, job, number, field) {
@@ -530,11 +550,13 @@ export class Notebook {
     if (done && view.question.contains(field)) view.asks(null);
   }
 
-  /** Interrupts, restarts or ends the kernel; asks the person where that ends others' work. */
+  /** Interrupts, restarts or ends the kernel; asks the person where that ends others' work, or loses variables. */
   async kernel(action) {
     const path = this.path(action);
+    const force = action !== "interrupt";
+    if (force && !(await this.confirmsLosses(action))) return;
     try {
-      await request("POST", path, {});
+      await request("POST", path, { force });
       this.page.clearProblem("run");
     } catch (error) {
       const isRefused = error instanceof Refused && error.status === 403;
@@ -545,6 +567,27 @@ export class Notebook {
       await this.catch(request("POST", path, { force: true }), "run");
     }
     await this.loadKernel();
+  }
+
+  /** Asks the kernel about code that is being written: `what` is a route; null if it does not say. */
+  async ask(what, code, at) {
+    try {
+      return await request("POST", this.path(what), { code, at });
+    } catch (error) {
+      this.news(error.message);
+      return null;
+    }
+  }
+
+  /** Asks whether the kernel is to be restarted or shut down, with what is lost; returns the answer. */
+  async confirmsLosses(action) {
+    const losses = await this.catch(request("GET", this.path("losses")), "run");
+    if (!losses) return false;
+    const { variables, would } = losses;
+    const count = variables === null ? "Its variables" : variables === 1 ? "1 variable" : `${variables} variables`;
+    const what = action === "restart" ? "Restart" : "Shut down";
+    const others = would.map((each) => `It would ${each}.`);
+    return this.page.confirms([`${what} the kernel? ${count} will be lost.`, ...others].join("\n"));
   }
 
   /** Takes a key that is pressed while no text is edited; returns whether it means something. */
@@ -571,6 +614,7 @@ export class Notebook {
       d: () => isTwice && view && this.remove(view),
       i: () => isTwice && this.kernel("interrupt"),
       0: () => isTwice && this.kernel("restart"),
+      "?": showKeys,
     };
     return Object.hasOwn(keys, name) && this.act(keys[name]);
   }

@@ -1,7 +1,6 @@
 // Outputs, as JupyterLab shows those of a notebook that is not trusted: HTML is sanitised, scripts do nothing.
 
 import { MimeModel, RenderMimeRegistry, standardRendererFactories } from "@jupyterlab/rendermime";
-import renderMath from "katex/contrib/auto-render";
 import { marked } from "marked";
 
 const SVG = "image/svg+xml";
@@ -58,6 +57,7 @@ const parts = {
     return import("/plotly.js");
   },
   vega: () => import("/vega.js"),
+  math: () => import("/math.js"),
   async widgets() {
     await styles("widgets");
     return import("/widgets.js");
@@ -93,19 +93,6 @@ class Plot {
 
   dispose() {}
 }
-
-const mathOptions = {
-  output: "mathml",
-  throwOnError: false,
-  trust: false,
-  maxExpand: 1000,
-  delimiters: [
-    { left: "$$", right: "$$", display: true },
-    { left: "\\[", right: "\\]", display: true },
-    { left: "\\(", right: "\\)", display: false },
-    { left: "$", right: "$", display: false },
-  ],
-};
 
 /** The types of text that may have formulas. */
 const WITH_MATH = ["text/html", "text/markdown", "text/latex"];
@@ -168,11 +155,11 @@ async function render(node, data, metadata, models) {
     await renderOthers(node, data, metadata, mime, `this output cannot be shown: ${error.message}`);
     return;
   }
-  // The renderers typeset only what a widget of JupyterLab's shell has attached.
-  if (WITH_MATH.includes(mime)) renderMath(node, mathOptions);
   if (WITH_STYLES.includes(mime)) applyStyles(node);
   else nameColours(node);
   nameParts(node);
+  // The renderers typeset only what a widget of JupyterLab's shell has attached.
+  if (WITH_MATH.includes(mime) && /[$\\]/.test(node.textContent)) (await part("math")).show(node);
 }
 
 /** Applies the styles of elements, which the sanitizer has left: the policy lets only scripts set them. */

@@ -4,7 +4,8 @@ import "@jupyterlab/rendermime/style/base.css";
 import "./style.css";
 
 import { AssistantPanel } from "./assistant.js";
-import { Connection, LOST, request } from "./connection.js";
+import { Connection, LOST, pathOf, request } from "./connection.js";
+import { showKeys } from "./keys.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
 import { button, make, runButton } from "./parts.js";
@@ -72,9 +73,11 @@ class Page {
       button("■ Interrupt", "Interrupt the kernel (i, i)", act((book) => book.kernel("interrupt"))),
       button("↻ Restart", "Restart the kernel (0, 0)", act((book) => book.kernel("restart"))),
       button("Shut down", "Shut down the kernel", act((book) => book.kernel("shutdown"))),
-      button("+ Cell", "Insert a cell below (b)", act((book) => book.insert(book.selected, "after", true))),
+      button("+ Code", "Add a code cell below (b)", act((book) => book.insert(book.selected, "after", true))),
+      button("+ Text", "Add a Markdown cell below", act((book) => book.insert(book.selected, "after", true, "markdown"))),
       button("✦ Assistant", "Talk with the assistant", act((book) => this.assistant.open(book, !this.assistant.isOpen))),
       button("☰ History", "Show who did what, variables and deleted cells", act((book) => this.panel.open(book, !this.panel.isOpen))),
+      button("? Keys", "Show what the keys do (?)", showKeys),
     );
   }
 
@@ -131,11 +134,25 @@ class Page {
         const link = make("a", { href: `#${encodeURIComponent(path)}` }, path);
         return make("li", {}, link, kernel ? ` ${kernel.state}` : "");
       };
-      const none = make("p", {}, "No notebook is here. `nb open NOTEBOOK.ipynb` makes one.");
-      main.replaceChildren(notebooks.length ? make("ul.notebooks", {}, ...notebooks.map(row)) : none);
+      const none = make("p", {}, "No notebook is here.");
+      const add = button("New notebook", "Make a notebook, and start its kernel", () => this.create());
+      main.replaceChildren(notebooks.length ? make("ul.notebooks", {}, ...notebooks.map(row)) : none, make("p", {}, add));
       if (more) main.append(make("p", {}, `${more} more`));
     } catch (error) {
       if (!this.book) this.problem(error.message, error.status);
+    }
+  }
+
+  /** Makes the notebook that the person names, and shows it. */
+  async create() {
+    const answer = prompt("The path of the new notebook, below this folder:", "notebook.ipynb");
+    const name = answer?.trim().replace(/(\.ipynb)?$/, ".ipynb");
+    if (!name || name === ".ipynb") return;
+    try {
+      await request("POST", pathOf(name, "open"), {});
+      location.hash = encodeURIComponent(name);
+    } catch (error) {
+      this.problem(error.message, error.status);
     }
   }
 
