@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::inspect::{InspectError, Inspector};
 use crate::project::{Project, Session};
 
-/// How long the kernel may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the kernel may take. IPython's first completion loads jedi, which takes seconds on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many completions there are at most, and how many characters each has.
 const MOST_MATCHES: usize = 500;

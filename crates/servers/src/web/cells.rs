@@ -6,6 +6,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
@@ -13,6 +14,7 @@ use super::notebook_request::{NotebookCall, Precondition, route};
 use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
+use crate::api::envelope::Answer;
 use crate::api::problem::Problem;
 use crate::api::{
     self, CellAnswer, CellRequest, DeletedCellsRequest, EditAnswer, EditPolicy, EditRequest,
@@ -35,11 +37,31 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/cells/{cell}"), cell_routes)
         .route(&path("/cells/{cell}/move"), move_route)
         .route(&path("/cells/{cell}/attachments"), get(route(Precondition::Cell, attachments)))
+        .route(&path("/cells/{cell}/running"), get(route(Precondition::Cell, running)))
         // A deleted cell comes back.
         .route(&path("/cells/{cell}/restore"), post(route(Precondition::Notebook, restore)))
         .route(&path("/widgets"), get(route(Precondition::Notebook, widgets)))
         .route(&path("/undo"), post(route(Precondition::Notebook, undo)))
         .route(&path("/deleted"), get(route(Precondition::Notebook, deleted)))
+}
+
+/// What a running cell has printed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RunningCellAnswer {
+    /// The number of the last message over the websocket before this answer: what follows has greater ones.
+    number: u64,
+    /// The messages of the kernel until then, as the websocket's messages have them; none if the cell is not run by `nb`
+    /// now, or has too many: the notebook's file has them later.
+    outputs: Option<Vec<Value>>,
+}
+
+impl Answer for RunningCellAnswer {}
+
+/// `GET /api/notebooks/{id}/cells/{cell}/running`
+async fn running(call: NotebookCall) -> Result<Reply, Problem> {
+    let (number, outputs) = call.outputs_until_now();
+    Reply::of(&RunningCellAnswer { number, outputs })
 }
 
 /// How many notebooks are read at a time: each is whole in memory, and many pages read at once what has changed.

@@ -130,6 +130,11 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of the last message.
+    pub(super) fn number(&self) -> u64 {
+        self.state().number
+    }
+
     /// Sends a message to all connected pages.
     pub(super) fn send(&self, message: &PageMessage) {
         let mut state = self.state();

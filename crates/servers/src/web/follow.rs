@@ -12,13 +12,14 @@ use tokio::time::timeout;
 
 use super::callers::Callers;
 use super::feed::{Feed, PageMessage};
+use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
 use crate::api::job::{
     FollowOptions, FollowedState, JobEvent, JobObserver, OutputEvent, OutputsAs,
 };
 use crate::api::problem::Problem;
-use crate::api::{self, EventFollower, EventsRequest, WaitRequest};
-use crate::project::event::{Event, EventKind};
+use crate::api::{self, EventFollower, EventsRequest, JobsRequest, ListedJob, WaitRequest};
+use crate::project::event::EventKind;
 use crate::project::jobs::JobPrompt;
 use crate::project::{FolderWatch, Project};
 
@@ -55,6 +56,18 @@ struct FollowedSet {
     /// The names of notebooks, by folder.
     folders: HashMap<PathBuf, BTreeSet<String>>,
     jobs: HashSet<String>,
+    /// The cells that run, by job.
+    running: HashMap<String, RunningCell>,
+}
+
+/// A cell that runs, with the outputs that were sent to the pages.
+#[derive(Default)]
+struct RunningCell {
+    notebook: String,
+    cell: String,
+    outputs: Vec<Value>,
+    /// Whether no more are sent.
+    cut: bool,
 }
 
 impl NotebookFollower {
@@ -70,18 +83,95 @@ impl NotebookFollower {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what a running cell has sent to the pages until now, and the number of the last message; no outputs if the
+    /// cell is not followed, or has too many.
+    pub(super) fn outputs_until_now(
+        &self,
+        notebook: &str,
+        cell: &str,
+    ) -> (u64, Option<Vec<Value>>) {
+        // No output is sent meanwhile.
+        let set = self.set();
+        let mut cells = set.running.values();
+        let found = cells.find(|it| it.notebook == notebook && it.cell == cell && !it.cut);
+        (self.feed.number(), found.map(|it| it.outputs.clone()))
+    }
+
+    /// Notes that a job runs a cell now.
+    fn runs(&self, job: &str, notebook: &str, cell: &str) {
+        let mut set = self.set();
+        let running = set.running.entry(job.to_owned()).or_default();
+        if running.cell != cell {
+            *running = RunningCell {
+                notebook: notebook.to_owned(),
+                cell: cell.to_owned(),
+                ..RunningCell::default()
+            };
+        }
+    }
+
+    /// Sends new outputs of a job.
+    fn send_outputs(&self, job: &str, message: PageMessage) {
+        if let PageMessage::Output { notebook, cell, .. } = &message {
+            self.runs(job, notebook, cell);
+        }
+        let mut set = self.set();
+        if let (Some(running), PageMessage::Output { outputs, cut, .. }) =
+            (set.running.get_mut(job), &message)
+        {
+            running.cut |= cut;
+            match running.cut {
+                true => running.outputs.clear(),
+                false => running.outputs.extend(outputs.iter().cloned()),
+            }
+        }
+        self.feed.send(&message);
+    }
+
     /// Follows a notebook, from now on. Must be called on the worker.
     ///
     /// # Errors
     /// Its project cannot be used.
     pub(super) async fn follow(self: &Arc<Self>, notebook: &Path) -> Result<(), Problem> {
-        self.follow_file(notebook);
+        let is_new = self.follow_file(notebook);
         let caller = self.callers.caller(Some(notebook.to_owned()))?;
+        self.follow_project(&caller).await?;
+        if is_new {
+            self.follow_open_jobs(&caller, notebook).await?;
+        }
+        Ok(())
+    }
+
+    /// Follows the jobs that have begun before.
+    async fn follow_open_jobs(
+        self: &Arc<Self>,
+        caller: &Caller,
+        notebook: &Path,
+    ) -> Result<(), Problem> {
+        let Some(id) = self.callers.id_of(notebook) else {
+            return Ok(());
+        };
+        let request = JobsRequest {
+            of_notebook: true,
+            all: false,
+        };
+        for ListedJob { job, .. } in api::jobs(caller, request).await?.jobs {
+            let mut cells = job.cells.iter().filter(|it| it.status.is_none());
+            let Some(cell) = cells.next().and_then(|it| it.cell.as_deref()) else {
+                continue;
+            };
+            self.runs(&job.id, &id, cell);
+            self.follow_job(&job.id, &id, notebook.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn follow_project(self: &Arc<Self>, caller: &Caller) -> Result<(), Problem> {
         let root = caller.project.as_ref().map(Project::root);
         if root.is_some_and(|root| self.set().projects.contains(root)) {
             return Ok(());
         }
-        let events = api::events(&caller, EventsRequest::default()).await?;
+        let events = api::events(caller, EventsRequest::default()).await?;
         let Some(target) = caller.target_notebook() else {
             return Ok(());
         };
@@ -96,18 +186,22 @@ impl NotebookFollower {
         Ok(())
     }
 
-    fn follow_file(self: &Arc<Self>, notebook: &Path) {
+    /// Follows a notebook's file; returns whether it was not followed before.
+    fn follow_file(self: &Arc<Self>, notebook: &Path) -> bool {
         let (Some(folder), Some(name)) = (notebook.parent(), notebook.file_name()) else {
-            return;
+            return false;
         };
         let name = name.to_string_lossy().into_owned();
         let folders = &mut self.set().folders;
         if let Some(names) = folders.get_mut(folder) {
-            names.insert(name);
+            names.insert(name)
         } else if folders.len() < FOLLOWED_MAX {
             folders.insert(folder.to_owned(), BTreeSet::from([name]));
             let watch = FolderWatch::begin(&[folder], POLL_INTERVAL);
             tokio::task::spawn_local(self.clone().pass_changes(folder.to_owned(), watch));
+            true
+        } else {
+            false
         }
     }
 
@@ -152,7 +246,12 @@ impl NotebookFollower {
             let Some(notebook) = self.callers.id_of(&path) else {
                 continue;
             };
-            if let Some(job) = job_of(&event) {
+            if let EventKind::Requested(start) = &event.kind
+                && let Some(job) = &start.job
+            {
+                if let Some(cell) = &start.cell {
+                    self.runs(job, &notebook, cell);
+                }
                 self.follow_job(job, &notebook, path);
             }
             let event = Box::new(event);
@@ -171,16 +270,10 @@ impl NotebookFollower {
             if let Err(problem) = pass_outputs(&follower, &job, &notebook, path).await {
                 tracing::warn!(problem = problem.message, "a job is no longer followed");
             }
-            follower.set().jobs.remove(&job);
+            let mut set = follower.set();
+            set.jobs.remove(&job);
+            set.running.remove(&job);
         });
-    }
-}
-
-/// Returns the job that begins, or goes on, with an event.
-fn job_of(event: &Event) -> Option<&str> {
-    match &event.kind {
-        EventKind::Requested(start) => start.job.as_deref(),
-        _ => None,
     }
 }
 
@@ -195,7 +288,7 @@ async fn pass_outputs(
     let collector = OutputCollector::default();
     let send = || {
         for message in collector.take(notebook) {
-            follower.feed.send(&message);
+            follower.send_outputs(job, message);
         }
     };
     let mut reported_prompt: Option<(Option<String>, JobPrompt)> = None;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::reply::{Reply, field, if_match, read};
 use super::server::WebServer;
@@ -66,6 +67,13 @@ impl NotebookCall {
     /// Returns the cell that the path names.
     pub(super) fn cell(&self) -> CellSelector {
         CellSelector::Id(self.request.path.cell.clone().unwrap_or_default())
+    }
+
+    /// Returns what the cell, which runs, has sent to the pages until now, and the number of the last message.
+    pub(super) fn outputs_until_now(&self) -> (u64, Option<Vec<Value>>) {
+        let NotebookPath { id, cell } = &self.request.path;
+        let cell = cell.as_deref().unwrap_or_default();
+        self.request.server.outputs_until_now(id, cell)
     }
 
     /// Reads the body.

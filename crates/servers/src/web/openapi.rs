@@ -12,7 +12,9 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::cells::{CellBody, MoveBody, NewCellBody, RestoreBody, UndoBody, WebCell, WebNotebook};
+use super::cells::{
+    CellBody, MoveBody, NewCellBody, RestoreBody, RunningCellAnswer, UndoBody, WebCell, WebNotebook,
+};
 use super::chat::conversation::ConversationAnswer;
 use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
 use super::chat::turn::TurnEvent;
@@ -136,6 +138,10 @@ fn methods() -> Vec<RestMethod> {
         RestMethod::post::<NewCellBody, EditAnswer>("/api/notebooks/{id}/cells", "Insert a cell")
             .status(201),
         RestMethod::get::<WebCell>(CELL, "Read a cell; its ETag is its revision"),
+        RestMethod::get::<RunningCellAnswer>(
+            "/api/notebooks/{id}/cells/{cell}/running",
+            "Read what a running cell has printed; the websocket reports what follows",
+        ),
         RestMethod::get::<AttachmentsAnswer>(
             "/api/notebooks/{id}/cells/{cell}/attachments",
             "Read the files in a cell of Markdown",

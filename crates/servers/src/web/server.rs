@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio_util::task::LocalPoolHandle;
 
@@ -105,6 +106,11 @@ impl WebServer {
             result.await.unwrap_or_else(|it| Reply::of_problem(&it))
         })
         .await
+    }
+
+    /// Returns what a running cell has sent to the pages until now, and the number of the last message.
+    pub(super) fn outputs_until_now(&self, id: &str, cell: &str) -> (u64, Option<Vec<Value>>) {
+        self.follower.outputs_until_now(id, cell)
     }
 
     /// Does work on a notebook. `cell` is a cell without which the work cannot be done.

@@ -32,6 +32,8 @@ export class CellView {
     /** The number of the last beginning or end of a run that was heard of. */
     this.heard = 0;
     this.live = null;
+    /** The outputs that have come while those before them are loaded. */
+    this.late = null;
     this.build();
     this.show();
     near.observe(this.node);
@@ -255,6 +257,7 @@ export class CellView {
 
   /** Begins with the outputs of a run, as the kernel sends them. */
   beginsLive() {
+    this.late = null;
     this.live = new LiveOutputs();
     this.live.isOver = (data) => {
       const end = this.live.end;
@@ -262,8 +265,24 @@ export class CellView {
     };
   }
 
+  /** Begins with the outputs of a run that has begun before. */
+  async joinsLive() {
+    const late = (this.late = []);
+    const { number, outputs } = (await this.book.outputsUntilNow(this)) ?? {};
+    // It may have ended meanwhile.
+    if (this.late !== late) return;
+    this.late = null;
+    if (!outputs) return;
+    this.beginsLive();
+    this.prints({ outputs });
+    late.filter((message) => message.number > number).forEach((message) => this.prints(message));
+  }
+
   /** Takes outputs of the run. */
-  prints({ outputs, cut }) {
+  prints(message) {
+    const { outputs, cut } = message;
+    // What was printed before them is not here yet.
+    this.late?.push(message);
     if (!this.live) return;
     if (cut) {
       this.live = null;
@@ -277,6 +296,7 @@ export class CellView {
   ends({ took_ms: took, execution_count: count }) {
     this.running = null;
     this.isWaiting = false;
+    this.late = null;
     this.took = took;
     if (this.live) this.live.end = count ?? null;
     this.asks(null);

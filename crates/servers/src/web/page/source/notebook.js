@@ -212,7 +212,10 @@ export class Notebook {
       const running = kernel?.running;
       for (const view of this.order.filter((each) => each.heard <= before)) {
         if (running?.cell === view.id) {
-          if (!view.running) view.begins(Date.parse(running.since), running.by);
+          if (!view.running) {
+            view.begins(Date.parse(running.since), running.by);
+            view.joinsLive();
+          }
         } else if (view.running) {
           // A run that has just begun may not be known there.
           if (Date.now() - view.running.since > JUST) view.ends({});
@@ -224,6 +227,11 @@ export class Notebook {
       if (this.isGone || !(error instanceof Refused)) return;
       this.page.kernel(null);
     }
+  }
+
+  /** Returns what a running cell has printed; null if the server cannot say. */
+  outputsUntilNow(view) {
+    return request("GET", this.path("cells", view.id, "running")).catch(() => null);
   }
 
   /** Loads which cells wait, and looks again while some do: those behind one that fails are not run. */
