@@ -594,6 +594,66 @@ fn a_long_notebook_is_listed_in_parts() {
         from = next.trim().parse().expect("an index");
     }
     assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+#[test]
+fn a_list_is_narrowed_to_a_text_or_to_the_headings() {
+    let world = World::new();
+    let cell = |id: &str, cell_type: &str, source: &str| match cell_type {
+        "code" => {
+            json!({"cell_type": "code", "id": id, "metadata": {}, "execution_count": null, "outputs": [],
+            "source": source})
+        }
+        _ => json!({"cell_type": cell_type, "id": id, "metadata": {}, "source": source}),
+    };
+    let cells = [
+        cell(
+            "aaaa",
+            "markdown",
+            "# Load\n\ntext\n```\n# no heading\n```\n## From a file",
+        ),
+        cell(
+            "bbbb",
+            "code",
+            "# Load it\nimport pandas\ntable[\"x[\"] = 1",
+        ),
+        cell("cccc", "markdown", "plain #text about pandas"),
+        cell("dddd", "raw", "# raw"),
+    ];
+    let notebook = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    std::fs::write(world.project().join("a.ipynb"), notebook.to_string())
+        .expect("write the notebook");
+    let client = McpClient::introduced(&world, "a", &[], &json!({}));
+    let rows = |arguments: Value| {
+        let mut arguments = arguments;
+        arguments["notebook"] = "a.ipynb".into();
+        let text = client.call("get_notebook_state", &arguments).text();
+        let rows = text.lines().skip(1).map(str::to_owned);
+        rows.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows(json!({"outline": true})),
+        ["0  aaaa  markdown  # Load · ## From a file (7 lines)"]
+    );
+    let pandas = [
+        "1  bbbb  In[ ]     import pandas (3 lines)",
+        "2  cccc  markdown  plain #text about pandas",
+    ];
+    assert_eq!(rows(json!({"match": "pan.a[sz]"})), pandas);
+    assert_eq!(
+        rows(json!({"match": "^import|#text", "from": 2})),
+        [pandas[1]]
+    );
+    // It is no regular expression.
+    assert_eq!(
+        rows(json!({"match": "[\"x["})),
+        ["1  bbbb  In[ ]  table[\"x[\"] = 1 (3 lines)"]
+    );
+    assert_eq!(rows(json!({"match": "numpy"})), [""; 0]);
+    // A part of a list says nothing of the other cells' places.
+    rows(json!({"match": "^import"}));
+    let edit = json!({"notebook": "a.ipynb", "cell": 0, "source": "# Read"});
+    assert!(client.call("update_cell", &edit).text().contains("aaaa"));
+}
+
 }
 
 #[test]
