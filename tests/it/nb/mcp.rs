@@ -654,6 +654,39 @@ fn a_list_is_narrowed_to_a_text_or_to_the_headings() {
     assert!(client.call("update_cell", &edit).text().contains("aaaa"));
 }
 
+#[test]
+fn the_answer_to_an_edit_names_what_no_cell_defines() {
+    let world = World::new();
+    let client = McpClient::introduced(&world, "a", &[], &json!({}));
+    let notebook = "a.ipynb";
+    nb(&world, ["open", notebook, "--no-kernel"]).ended(0);
+    let create = |source: &str| {
+        let call = json!({"notebook": notebook, "source": source});
+        client.call("create_cell", &call).text()
+    };
+    let says = "names that no cell defines: ";
+    let text = create("import os\nprint(os.sep, rate, len(rows))");
+    assert!(text.contains(&format!("{says}rate, rows\n")), "{text}");
+    // A cell below does.
+    let text = create("rate = rows = 1");
+    assert!(!text.contains(says), "{text}");
+    let inserted = nb(&world, ["insert", notebook, "-s", "rate * missing"]).ended(0);
+    assert!(
+        inserted
+            .stdout
+            .ends_with("\nnames that no cell defines: missing\n"),
+        "{}",
+        inserted.stdout
+    );
+    let edit = ["edit", notebook, "-1", "rate * missing + 1", "--json"];
+    let edited = nb(&world, edit).ended(0).json();
+    assert_eq!(edited["undefined"], json!(["missing"]));
+    // It may define anything.
+    create("from numpy import *");
+    let update =
+        json!({"notebook": notebook, "cell": -2, "source": "rate * missing", "force": true});
+    let text = client.call("update_cell", &update).text();
+    assert!(text.contains("edited") && !text.contains(says), "{text}");
 }
 
 #[test]
