@@ -269,6 +269,9 @@ pub(super) struct AnswerInput {
     pub(super) run_id: Option<String>,
     #[serde(alias = "answer", alias = "value")]
     pub(super) text: String,
+    /// The number of the question, in a call that was repeated with its answer
+    #[schemars(skip)]
+    pub(super) number: Option<u64>,
     /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,

@@ -471,20 +471,29 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
     let AnswerInput {
         run_id,
         text,
+        number,
         timeout_s,
         ..
     } = request.arguments;
     let question = QuestionRequest {
-        job: run_id,
+        job: run_id.clone(),
         force: false,
-        number: None,
+        number,
     };
-    let question = api::question(request.caller, question).await?;
-    let job = question.job.clone();
-    api::reply(request.caller, ReplyRequest { question, text }).await?;
+    let job = match api::question(request.caller, question).await {
+        Ok(question) => {
+            let job = question.job.clone();
+            api::reply(request.caller, ReplyRequest { question, text }).await?;
+            Some(job)
+        }
+        // Somebody else has answered this question meanwhile.
+        Err(_) if number.is_some() => run_id,
+        Err(problem) => return Err(problem),
+    };
     let wait = WaitRequest {
-        job: Some(job),
-        all: false,
+        job,
+        // A repeated call has the whole answer: the one that asked had none.
+        all: number.is_some(),
         follow: follow_options(timeout_s, None),
     };
     let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);
