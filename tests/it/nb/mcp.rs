@@ -181,7 +181,7 @@ fn the_official_client_and_many_writers_are_content() {
     script.arg(env!("CARGO_BIN_EXE_nb"));
     script.arg(crate::python::interpreter());
     if !is_thorough() {
-        script.args(["--rounds", "20", "--calls", "100"]);
+        script.args(["--rounds", "20", "--calls", "200"]);
     }
     succeed(&mut script);
 }
