@@ -122,3 +122,58 @@ pub(super) fn answered(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ContentBlock;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_question_ends_a_call_and_its_answer_goes_on_with_the_run() {
+        let ended = |status: &str, is_secret: bool| {
+            let prompt = json!({"prompt": "name? ", "password": is_secret, "number": 2});
+            let mut result = CallToolResult::success(Vec::<ContentBlock>::new());
+            let fields = json!({"status": status, "run_id": "r1", "prompt": prompt});
+            result.structured_content = Some(fields);
+            asked(&result)
+        };
+        assert!(ended("ok", false).is_none() && ended("waiting_input", true).is_none());
+        let question = serde_json::to_value(ended("waiting_input", false)).unwrap();
+        let form = &question["inputRequests"]["answer"]["params"];
+        assert_eq!(form["message"], "The notebook's code asks: name?");
+        let state = question["requestState"].as_str().unwrap();
+
+        let given =
+            json!({"notebook": "a", "run_id": "r1", "timeout": 5, "text": "Ada", "number": 2});
+        let declined = json!({"notebook": "a", "run_id": "r1", "all": true});
+        for (response, tool, arguments) in [
+            (
+                json!({"action": "accept", "content": {"answer": "Ada"}}),
+                ToolName::AnswerInput,
+                &given,
+            ),
+            (
+                json!({"action": "decline"}),
+                ToolName::GetRunStatus,
+                &declined,
+            ),
+            (
+                json!({"action": "accept", "content": {}}),
+                ToolName::GetRunStatus,
+                &declined,
+            ),
+            (json!(7), ToolName::GetRunStatus, &declined),
+        ] {
+            let responses = [(ANSWER.to_owned(), response)].into();
+            let call = json!({"notebook": "a", "timeout": 5, "source": "input()", "run": true});
+            let mut call = call.as_object().unwrap().clone();
+            let (goes_on, may_ask) = answered(state, &responses, &mut call).unwrap();
+            assert_eq!((goes_on, Value::Object(call)), (tool, arguments.clone()));
+            assert_eq!(may_ask, tool == ToolName::AnswerInput);
+        }
+        let none = InputResponses::default();
+        answered("nonsense", &none, &mut JsonObject::new()).unwrap_err();
+    }
+}
