@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
 from launch import arguments, nb, say, until
 from window import Window, journal, session_of
@@ -101,6 +102,7 @@ def seen(window, request, job):
         assert (found[0]["cell"], found[0]["index"], found[0]["msg_id"]) == (cell["id"], 0, request), found
     for words in (("status", NOTEBOOK), ("jobs",)):
         assert f"waits: {text}\n" in nb(*words, *AGENT), words
+    told_in_each_answer(job, f"human (VS Code) waits with cell 0 · {short} behind your cell")
     refused = waits("restart", NOTEBOOK)
     assert "which waits for the kernel" in json.dumps(refused), refused
     nb("interrupt", job, *AGENT)
@@ -108,6 +110,49 @@ def seen(window, request, job):
     assert reply.content["status"] == "ok" and RAN.exists(), reply
     journalled(request, "queued", "requested", "done ok")
     assert not waits("jobs")["waits"]
+
+
+def told_in_each_answer(job, line):
+    """Each answer to the agent says who waits behind its cell, by each door; none to others does."""
+    shell = (("cells", NOTEBOOK), ("cell", NOTEBOOK, "0"), ("log", NOTEBOOK), ("wait", job, "--timeout", "0.2"))
+    for words in shell * 3:
+        assert said(*words, *AGENT).count(line) == 1, words
+        assert line not in said(*words, "--as", "bob"), words
+    assert [it["cell"] for it in waits("cells", NOTEBOOK)["waits_behind_you"]]
+    calls = [
+        ("get_notebook_state", {}),
+        ("read_cell", {"cell": 0}),
+        ("history", {"action": "log"}),
+        ("get_run_status", {}),
+    ] * 3
+    for name, told in (("ada", 1), ("bob", 0)):
+        for text in answers(name, calls):
+            assert text.count(line) == told, (name, text)
+
+
+def said(*words):
+    done = subprocess.run([os.environ["NB_TEST_BINARY"], *words], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def answers(name, calls):
+    """Returns the texts of the answers of `nb mcp` to calls, one after the other."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    requests = [("initialize", hello)]
+    requests += [("tools/call", {"name": tool, "arguments": {"notebook": NOTEBOOK, **more}}) for tool, more in calls]
+    with subprocess.Popen(
+        [os.environ["NB_TEST_BINARY"], "mcp", "--as", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        for number, (method, params) in enumerate(requests):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            print(json.dumps(message), file=server.stdin, flush=True)
+            answer = json.loads(server.stdout.readline())
+            assert answer["id"] == number, answer
+            if number == 0:
+                print('{"jsonrpc": "2.0", "method": "notifications/initialized"}', file=server.stdin, flush=True)
+            else:
+                yield "".join(block["text"] for block in answer["result"]["content"])
+        server.stdin.close()
 
 
 def held(window):

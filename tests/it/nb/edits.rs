@@ -100,8 +100,8 @@ fn each_change_is_printed_in_a_line() {
     for words in [
         &["insert", "x = 1", "--id", "new1"][..],
         &["insert", "0", "# Top", "-t", "markdown", "--id", "new2"],
-        &["insert", "-1", "y", "--id", "new3"],
-        &["insert", "-a", "bbbb2222", "-s", "-z", "--id", "new4"],
+        &["insert", "-1", "'y'", "--id", "new3"],
+        &["insert", "-a", "bbbb2222", "-s", "-2", "--id", "new4"],
         &["edit", "new1", "x = 2"],
         &["edit", "new1", "x = 2"],
         &[
@@ -151,9 +151,9 @@ fn each_change_is_printed_in_a_line() {
             r#"new1 "x = 2""#,
             r##"aaaa1111 "# Title""##,
             r#"12345678 "lr = 0.01\nn = 3""#,
-            r#"new4 "-z""#,
+            r#"new4 "-2""#,
             r#"bbbb3333 """#,
-            r#"new3 "y""#,
+            r#"new3 "'y'""#,
         ]
     );
     let notebook = read(&world);

@@ -181,7 +181,7 @@ fn the_official_client_and_many_writers_are_content() {
     script.arg(env!("CARGO_BIN_EXE_nb"));
     script.arg(crate::python::interpreter());
     if !is_thorough() {
-        script.args(["--rounds", "20", "--calls", "100"]);
+        script.args(["--rounds", "20", "--calls", "200"]);
     }
     succeed(&mut script);
 }
@@ -594,6 +594,101 @@ fn a_long_notebook_is_listed_in_parts() {
         from = next.trim().parse().expect("an index");
     }
     assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_list_is_narrowed_to_a_text_or_to_the_headings() {
+    let world = World::new();
+    let cell = |id: &str, cell_type: &str, source: &str| match cell_type {
+        "code" => {
+            json!({"cell_type": "code", "id": id, "metadata": {}, "execution_count": null, "outputs": [],
+            "source": source})
+        }
+        _ => json!({"cell_type": cell_type, "id": id, "metadata": {}, "source": source}),
+    };
+    let cells = [
+        cell(
+            "aaaa",
+            "markdown",
+            "# Load\n\ntext\n```\n# no heading\n```\n## From a file",
+        ),
+        cell(
+            "bbbb",
+            "code",
+            "# Load it\nimport pandas\ntable[\"x[\"] = 1",
+        ),
+        cell("cccc", "markdown", "plain #text about pandas"),
+        cell("dddd", "raw", "# raw"),
+    ];
+    let notebook = json!({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    std::fs::write(world.project().join("a.ipynb"), notebook.to_string())
+        .expect("write the notebook");
+    let client = McpClient::introduced(&world, "a", &[], &json!({}));
+    let rows = |arguments: Value| {
+        let mut arguments = arguments;
+        arguments["notebook"] = "a.ipynb".into();
+        let text = client.call("get_notebook_state", &arguments).text();
+        let rows = text.lines().skip(1).map(str::to_owned);
+        rows.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows(json!({"outline": true})),
+        ["0  aaaa  markdown  # Load · ## From a file (7 lines)"]
+    );
+    let pandas = [
+        "1  bbbb  In[ ]     import pandas (3 lines)",
+        "2  cccc  markdown  plain #text about pandas",
+    ];
+    assert_eq!(rows(json!({"match": "pan.a[sz]"})), pandas);
+    assert_eq!(
+        rows(json!({"match": "^import|#text", "from": 2})),
+        [pandas[1]]
+    );
+    // It is no regular expression.
+    assert_eq!(
+        rows(json!({"match": "[\"x["})),
+        ["1  bbbb  In[ ]  table[\"x[\"] = 1 (3 lines)"]
+    );
+    assert_eq!(rows(json!({"match": "numpy"})), [""; 0]);
+    // A part of a list says nothing of the other cells' places.
+    rows(json!({"match": "^import"}));
+    let edit = json!({"notebook": "a.ipynb", "cell": 0, "source": "# Read"});
+    assert!(client.call("update_cell", &edit).text().contains("aaaa"));
+}
+
+#[test]
+fn the_answer_to_an_edit_names_what_no_cell_defines() {
+    let world = World::new();
+    let client = McpClient::introduced(&world, "a", &[], &json!({}));
+    let notebook = "a.ipynb";
+    nb(&world, ["open", notebook, "--no-kernel"]).ended(0);
+    let create = |source: &str| {
+        let call = json!({"notebook": notebook, "source": source});
+        client.call("create_cell", &call).text()
+    };
+    let says = "names that no cell defines: ";
+    let text = create("import os\nprint(os.sep, rate, len(rows))");
+    assert!(text.contains(&format!("{says}rate, rows\n")), "{text}");
+    // A cell below does.
+    let text = create("rate = rows = 1");
+    assert!(!text.contains(says), "{text}");
+    let inserted = nb(&world, ["insert", notebook, "-s", "rate * missing"]).ended(0);
+    assert!(
+        inserted
+            .stdout
+            .ends_with("\nnames that no cell defines: missing\n"),
+        "{}",
+        inserted.stdout
+    );
+    let edit = ["edit", notebook, "-1", "rate * missing + 1", "--json"];
+    let edited = nb(&world, edit).ended(0).json();
+    assert_eq!(edited["undefined"], json!(["missing"]));
+    // It may define anything.
+    create("from numpy import *");
+    let update =
+        json!({"notebook": notebook, "cell": -2, "source": "rate * missing", "force": true});
+    let text = client.call("update_cell", &update).text();
+    assert!(text.contains("edited") && !text.contains(says), "{text}");
 }
 
 #[test]
@@ -1486,8 +1581,6 @@ fn over_http_only_who_has_the_token_is_served() {
         called.contains("42") && called.contains("\"status\":\"ok\""),
         "{called}"
     );
-    // The newest version of the protocol has no sessions, by which clients of one name are told apart.
-    assert!(!begun.contains("2026-07-28"), "{begun}");
     let ended = server.send("DELETE", &of_session, "");
     assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
     let refused = server.send("POST", &of_session, &call.to_string());

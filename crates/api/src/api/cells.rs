@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use regex::Regex;
 use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
 use super::problem::{Problem, ProblemKind};
+use super::search::pattern_or_text;
 use super::stale::{CellNames, StaleCell, StaleReason, UndefinedName, strings};
 use crate::editing::history::{self, steps};
 use crate::editing::notebook_file::NotebookFile;
@@ -28,6 +30,10 @@ pub struct CellsRequest {
     pub since: Option<Revision>,
     /// Only cells to which one of these applies; an empty list selects all.
     pub only: Vec<CellCondition>,
+    /// Only cells in whose source this regular expression occurs; what is none is searched for as it stands.
+    pub matching: Option<String>,
+    /// Only Markdown cells that have a heading.
+    pub outline: bool,
     /// Only cells from this index on.
     pub from: usize,
     /// How many characters all rows have at most, about: the list ends before the first one that is too many.
@@ -46,6 +52,8 @@ impl Default for CellsRequest {
             cells: Vec::new(),
             since: None,
             only: Vec::new(),
+            matching: None,
+            outline: false,
             from: 0,
             room: None,
             names: false,
@@ -62,6 +70,24 @@ impl CellsRequest {
             true => Analysis::Whole,
             false => Analysis::IfRun,
         }
+    }
+
+    /// Returns the line that shows a cell in the list; `None` if it is not in the list.
+    fn shown_line(&self, cell: &Cell, matching: Option<&Regex>) -> Option<String> {
+        let source = cell.source();
+        let shown = match matching {
+            Some(pattern) => {
+                let start = pattern.find(&source)?.start();
+                &source[source[..start].rfind('\n').map_or(0, |end| end + 1)..]
+            }
+            None => &source,
+        };
+        if !self.outline {
+            return Some(first_line(shown, self.first_line));
+        }
+        let is_markdown = cell.cell_type() == CellType::Markdown;
+        let headings = is_markdown.then(|| headings(&source))?;
+        (!headings.is_empty()).then(|| first_line(&headings.join(" · "), self.first_line))
     }
 }
 
@@ -96,6 +122,7 @@ pub struct NotebookSummary {
     /// Whether its format is too old to be written.
     pub read_only: bool,
     /// The kernelspec that it names.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernelspec: Option<String>,
     /// How many cells it has.
     pub cell_count: usize,
@@ -158,8 +185,10 @@ pub struct CellRow {
     #[serde(rename = "type")]
     pub cell_type: CellType,
     /// The number of its last execution.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_count: Option<u64>,
     /// `running`; `stale` where it is out of date; `error` where its outputs have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
     /// Why it is out of date, if it is. As long as the kernel has run nothing, only a list of stale cells has this.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,19 +199,22 @@ pub struct CellRow {
     /// The names that it gives a value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
-    /// The names that it gives a value and no cell reads.
+    /// The names that it gives a value and no cell reads, in a list of such cells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unused: Vec<String>,
     /// The names that have no value where it reads them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undefined: Vec<UndefinedName>,
-    /// How its source begins.
+    /// How its source begins; where a text was searched for, its first line that has it, and in an outline its headings.
     pub first_line: String,
-    /// How many lines its source has.
+    /// How many lines its source has, if not one.
+    #[serde(skip_serializing_if = "is_one")]
     pub lines: usize,
-    /// How many outputs it has.
+    /// How many outputs it has, if it has any.
+    #[serde(skip_serializing_if = "is_none")]
     pub outputs: usize,
     /// What they say in short.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub outputs_in_short: String,
     /// Its revision.
     pub revision: Revision,
@@ -197,6 +229,14 @@ pub struct CellRow {
     pub note: String,
 }
 
+fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 /// A removed cell in a list.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -206,8 +246,10 @@ pub struct RemovedCell {
     /// Where it was.
     pub index: usize,
     /// Its last revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
     /// How its source begins, where that is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_line: Option<String>,
 }
 
@@ -247,7 +289,16 @@ fn listed(
     let if_run = |_| NotebookGraph::of(file, document, Analysis::IfRun, &caller.cancel);
     let graph = graph.or_else(if_run)?;
     let mut places = with_condition(document, &graph, places, &request.only);
+    let matching = request
+        .matching
+        .as_deref()
+        .map(pattern_or_text)
+        .transpose()?;
+    let shown = |cell: &Cell| request.shown_line(cell, matching.as_ref());
     places.retain(|place| *place >= request.from);
+    if matching.is_some() || request.outline {
+        places.retain(|place| document.cells().get(*place).and_then(shown).is_some());
+    }
     let names = CellNames::of(document, &graph);
     let short = document.short_ids();
     let steps = since.as_deref().unwrap_or_default();
@@ -256,7 +307,7 @@ fn listed(
         let cell = document.cells().get(*index)?;
         let outputs = cell.outputs_summary(request.outputs);
         let source = cell.source();
-        let line = first_line(&source, request.first_line);
+        let line = shown(cell)?;
         if let Some(left) = &mut room {
             let length = ROW + line.chars().count() + outputs.text.chars().count();
             if at > 0 && length > *left {
@@ -292,7 +343,9 @@ fn listed(
             stale,
             reads: graph_cell.map_or_else(Vec::new, |it| strings(it.reads.keys())),
             writes: graph_cell.map_or_else(Vec::new, |it| strings(&it.writes)),
-            unused: graph_cell.map_or_else(Vec::new, |it| strings(&it.unused)),
+            unused: graph_cell
+                .filter(|_| request.only.contains(&CellCondition::Unused))
+                .map_or_else(Vec::new, |it| strings(&it.unused)),
             undefined: undefined.map(UndefinedName::of).collect(),
             lines: source.lines().count(),
             first_line: line,
@@ -412,6 +465,17 @@ fn existing_places(steps: &[CellStep]) -> Vec<usize> {
     places.sort_unstable();
     places.dedup();
     places
+}
+
+/// Returns the headings of a Markdown text: lines that begin with `#`, outside of blocks of code.
+fn headings(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let lines = text.lines().filter(|line| {
+        is_code ^= line.trim_start().starts_with("```");
+        let level = line.len() - line.trim_start_matches('#').len();
+        !is_code && (1..=6).contains(&level) && line[level..].starts_with(' ')
+    });
+    lines.map(str::trim_end).collect()
 }
 
 fn removed(file: &NotebookFile, steps: &[CellStep], limit: usize) -> Vec<RemovedCell> {

@@ -1,5 +1,6 @@
 //! Edits of a notebook's cells, all or none: `insert`, `edit`, `rm`, `move`, `clear` and `apply`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::hint;
 use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{Cell, CellChange, ChangeKind, Conflict, Document, Operation, Revision};
+use crate::stale::notebook_graph::NotebookGraph;
 
 /// The policy by which a notebook is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,6 +76,9 @@ pub struct EditAnswer {
     pub conflicts: Vec<Conflict>,
     /// What the writer should know.
     pub notes: Vec<Hint>,
+    /// The names that the written cells read, and that certainly no cell of the notebook gives a value.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub undefined: BTreeSet<String>,
     /// The problem that the conflicts are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
@@ -96,11 +101,23 @@ impl EditAnswer {
             let message = "another program saved the same lines during this edit, and they stay";
             Problem::new(ProblemKind::Conflict, message).with_lost(&outcome.conflicts)
         });
+        let changes = final_changes(&outcome);
+        let is_written =
+            |it: &&CellChange| matches!(it.kind, ChangeKind::Inserted | ChangeKind::Edited);
+        let written: BTreeSet<_> = changes
+            .iter()
+            .filter(is_written)
+            .map(|it| it.index)
+            .collect();
         Self {
             notebook: file.key.clone(),
             path: file.real.clone(),
             revision: outcome.document.revision(),
-            changes: final_changes(&outcome),
+            undefined: match written.is_empty() {
+                true => BTreeSet::new(),
+                false => NotebookGraph::defined_nowhere(file, &outcome.document, &written),
+            },
+            changes,
             op: outcome.op,
             conflicts: outcome.conflicts,
             notes: outcome.notes,

@@ -5,11 +5,14 @@ use serde::Serialize;
 
 use super::caller::{Caller, TargetNotebook};
 use super::problem::Problem;
+use super::waiting::WaitingRequest;
+use crate::activity::actor::Actor;
 use crate::activity::notification::Notifications;
 use crate::execution::lost::{self, KilledRecorder};
 use crate::hint::Hint;
 use crate::lifecycle::death;
-use crate::project::{Ended, Status};
+use crate::lifecycle::status::present;
+use crate::project::{Ended, Project, Status};
 
 /// An answer's own fields.
 pub trait Answer: Serialize {
@@ -77,6 +80,9 @@ pub struct NotebookEvents {
     /// How the kernel ended, if it did and no other was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_ended: Option<KernelEnded>,
+    /// The cells of people that wait for the kernel while it runs a cell of the caller, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits_behind_you: Vec<WaitingRequest>,
     /// What others did since the caller's last notifications, and which of its edits they overwrote.
     #[serde(flatten)]
     pub notifications: Notifications,
@@ -113,6 +119,13 @@ impl Caller {
         let dead = session.as_ref().filter(|it| it.status == Status::Died);
         let ended = dead.and_then(|session| session.ended.clone());
         NotebookEvents {
+            waits_behind_you: session
+                .as_ref()
+                .filter(|session| session.status == Status::Live)
+                .map(|session| {
+                    self.waits_behind(project, &state.owner_key(key), session.generation)
+                })
+                .unwrap_or_default(),
             kernel_generation: session.map(|session| session.generation),
             kernel_ended: ended.map(|how| KernelEnded {
                 text: death::description(key, &how),
@@ -120,6 +133,16 @@ impl Caller {
                 how,
             }),
             notifications: Notifications::of(project, &state, key, self.by()),
+        }
+    }
+
+    fn waits_behind(&self, project: &Project, key: &str, generation: u64) -> Vec<WaitingRequest> {
+        let present = present(project, key, generation);
+        let runs = present.running.filter(|_| !present.waiting.is_empty());
+        let by = runs.map(|it| Actor::parse(it.by.as_deref()));
+        match by.is_some_and(|by| by == Actor::parse(Some(self.by()))) {
+            true => WaitingRequest::all(project, present.waiting),
+            false => Vec::new(),
         }
     }
 

@@ -156,6 +156,11 @@ pub(super) fn pattern(
     })
 }
 
+/// Makes a regular expression of what the caller typed, or one of its text if it is none.
+pub(super) fn pattern_or_text(typed: &str) -> Result<Regex, Problem> {
+    pattern(typed, false, false, false).or_else(|_| pattern(typed, true, false, false))
+}
+
 /// The matches so far.
 struct Matches {
     pattern: Regex,

@@ -30,6 +30,9 @@ pub struct WaitingRequest {
     pub since: Timestamp,
     /// Who waits with which cell, in words.
     pub text: String,
+    /// The cell's name.
+    #[serde(skip)]
+    pub label: String,
 }
 
 impl WaitingRequest {
@@ -63,6 +66,7 @@ impl WaitingRequest {
         let by = Actor::parse(request.by.as_deref()).name();
         Self {
             text: format!("{by}, {label}"),
+            label,
             cell: place
                 .and_then(|(document, index)| Some(document.cells().get(index)?.id().to_owned())),
             by,

@@ -185,6 +185,25 @@ impl NotebookGraph {
         })
     }
 
+    /// Returns the names that these cells read, by their indices in the notebook, and that certainly no cell gives a value.
+    pub fn defined_nowhere(
+        notebook: &NotebookFile,
+        document: &Document,
+        places: &BTreeSet<usize>,
+    ) -> BTreeSet<String> {
+        let language = language_of(notebook, document);
+        let graph = with_known(notebook, |known| {
+            known.effects.set_language(language);
+            Self::with(document, &[], &mut known.effects, &Cancel::default())
+        });
+        let Ok(graph) = graph else {
+            return BTreeSet::new();
+        };
+        let cells = places.iter().filter_map(|place| graph.cell_at(*place));
+        let names = cells.flat_map(|cell| graph.graph.defined_nowhere(cell));
+        names.map(ToString::to_string).collect()
+    }
+
     /// Returns the cells, with their indices in the notebook.
     pub fn cells(&self) -> impl Iterator<Item = (usize, &GraphCell)> {
         self.places.iter().copied().zip(self.graph.cells())

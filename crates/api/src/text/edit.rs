@@ -26,6 +26,10 @@ pub fn lines(answer: &EditAnswer) -> Vec<Hint> {
     {
         lines.push(hint![line, " · ", nb(Verb::Undo).word(&**op)]);
     }
+    if !answer.undefined.is_empty() {
+        let names: Vec<_> = answer.undefined.iter().map(String::as_str).collect();
+        lines.push(format!("names that no cell defines: {}", names.join(", ")).into());
+    }
     lines
 }
 
@@ -130,6 +134,7 @@ mod tests {
         edited 2 bbbb
         kept 3 cccc, 1 aaaa
         inserted 0 dddd
+        names that no cell defines: d
         ");
     }
 }

@@ -13,6 +13,11 @@ pub fn lines(meanwhile: &Meanwhile) -> Vec<Hint> {
         lines.extend(overwritten_words(&news.notifications.overwritten));
         let since = news.notifications.since.iter();
         lines.extend(since.map(|entry| entry.text.clone().into()));
+        let waits = news.waits_behind_you.iter();
+        lines.extend(waits.map(|it| {
+            let text = format!("{} waits with {} behind your cell", it.by, it.label);
+            text.into()
+        }));
     }
     lines
 }

@@ -97,9 +97,6 @@ impl Report<'_> {
         let interrupt = || nb(Verb::Interrupt).job(id);
         let peek = || nb(Verb::Run).option("--peek").word("CODE");
         let has_output = answer.runs().iter().any(|result| result.summary.is_some());
-        for waits in &answer.waits {
-            self.note(format!("waits: {}", waits.text));
-        }
         if let Some(until) = &answer.until {
             match (&until.matched, answer.left) {
                 (Some(line), _) => {

@@ -250,6 +250,22 @@ impl Graph {
         &self.cells
     }
 
+    /// Returns the names that a cell reads and no cell of the notebook gives a value, if that is certain: each cell is
+    /// understood, and none may write any name.
+    pub fn defined_nowhere(&self, cell: usize) -> BTreeSet<&Name> {
+        let is_open = |it: &GraphCell| {
+            let mut unknown = it.unknown.iter();
+            it.problem.is_some() || unknown.any(|(_, why)| matches!(why, Unknown::AnyName(_)))
+        };
+        let names = self.cells.get(cell).into_iter();
+        let mut names: BTreeSet<_> = names.flat_map(|it| it.undefined.keys()).collect();
+        names.retain(|name| {
+            let mut cells = self.cells.iter();
+            !cells.any(|it| is_open(it) || it.writes.contains(*name))
+        });
+        names
+    }
+
     /// Returns how many calls and steps of functions were followed.
     #[cfg(test)]
     fn namespace_work(&self) -> u64 {

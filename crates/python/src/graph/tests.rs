@@ -1038,3 +1038,30 @@ fn many_cells_that_may_write_any_name_are_followed() {
     let from = reads.values().next().expect("it reads x");
     assert_eq!((from.last(), from.len()), (Some(&19_999), 256));
 }
+
+#[test]
+fn a_name_is_defined_nowhere_only_if_no_cell_may_give_it_a_value() {
+    for (cells, expected) in [
+        (&["print(x, len(y))"][..], "x y"),
+        (&["def f(): return x\nf()"], "x"),
+        (&["def f(): return x"], ""),
+        // A cell below does, which is another fault.
+        (&["print(x, z)", "x = 1"], "z"),
+        (&["print(x)", "for x in []: pass"], ""),
+        (&["print(x)", "import x"], ""),
+        (&["del x", "print(x)"], "x x"),
+        (&["x = 1", "del x", "print(x)"], ""),
+        // These may, wherever they are.
+        (&["print(x)", "from a import *"], ""),
+        (&["exec(code)", "print(x)"], ""),
+        (&["print(x)", "x = = 1"], ""),
+        (&["%run other.py", "print(x)"], ""),
+        // These may not.
+        (&["%matplotlib inline\nprint(x)", "open('f')"], "x"),
+        (&["try: x\nexcept NameError: pass"], "x"),
+    ] {
+        let graph = graph(cells);
+        let all = (0..cells.len()).flat_map(|cell| graph.defined_nowhere(cell));
+        assert_eq!(words(all), expected, "{cells:?}");
+    }
+}

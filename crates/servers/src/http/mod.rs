@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 pub use self::secret::ClientSecret;
-pub use self::serve::{listen, serve};
+pub use self::serve::{OtherEnd, listen, serve};
 
 /// The longest request body, in bytes.
 pub const LONGEST_BODY: usize = 16 << 20;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
 use crate::api::problem::Problem;
-use crate::socket::other_user;
+use crate::socket::{other_user, peer_process};
 
 /// How long a connection may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,6 +43,23 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a connection that could not be accepted, as where descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The other end of a request's connection: an extension of each request.
+#[derive(Clone, Debug)]
+pub struct OtherEnd(Arc<(SocketAddr, SocketAddr, OnceLock<Option<u32>>)>);
+
+impl OtherEnd {
+    fn of(stream: &TcpStream) -> io::Result<Self> {
+        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+        Ok(Self(Arc::new((local, peer, OnceLock::new()))))
+    }
+
+    /// Returns the process that has the connection, if the system tells.
+    pub fn process(&self) -> Option<u32> {
+        let (local, peer, process) = &*self.0;
+        *process.get_or_init(|| peer_process(*local, *peer))
+    }
+}
 
 /// Listens at an address; port 0 is a free one. Returns the address with its port. `option` names the argument that
 /// takes another port.
@@ -105,6 +122,9 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
         let Ok(permit) = permits.clone().acquire_owned().await else {
             return;
         };
+        let Ok(other_end) = OtherEnd::of(&stream) else {
+            continue;
+        };
         let router = TowerToHyperService::new(router.clone());
         silent.spawn(|id| {
             let silent = silent.clone();
@@ -115,8 +135,9 @@ pub async fn serve(listener: TcpListener, router: Router, connections_max: usize
                     .header_read_timeout(HEAD_TIMEOUT);
                 let has_deadline = Arc::new(AtomicBool::new(true));
                 let stream = StallGuard::new(stream, STALL_TIMEOUT, has_deadline.clone());
-                let service = service_fn(|request| {
+                let service = service_fn(|mut request: hyper::Request<_>| {
                     silent.remove(id);
+                    request.extensions_mut().insert(other_end.clone());
                     router.call(request)
                 });
                 let connection = builder.serve_connection(TokioIo::new(stream), service);

@@ -75,9 +75,15 @@ pub(super) struct GetNotebookState {
     /// From this index on
     #[serde(alias = "start")]
     pub(super) from: Option<usize>,
-    /// Only those with an error
+    /// Only errors
     #[serde(default)]
     pub(super) failed: bool,
+    /// Regular expression, in the sources
+    #[serde(rename = "match", alias = "pattern", alias = "query")]
+    pub(super) matching: Option<String>,
+    /// Only headings
+    #[serde(default)]
+    pub(super) outline: bool,
 }
 
 /// `read_cell`
@@ -88,7 +94,6 @@ pub(super) struct ReadCell {
     pub(super) notebook: PathBuf,
     #[serde(alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Cells,
-    /// true by default
     #[serde(alias = "include_outputs")]
     pub(super) outputs: Option<bool>,
     /// 6000 by default
@@ -175,7 +180,6 @@ pub(super) struct DeleteCell {
     pub(super) notebook: PathBuf,
     #[serde(alias = "cells", alias = "cell_id", alias = "cell_index")]
     pub(super) cell: Cells,
-    /// Refuse unless it has this revision
     #[serde(alias = "if_rev")]
     pub(super) expected_revision: Option<String>,
     #[serde(default)]
@@ -188,12 +192,11 @@ pub(super) struct DeleteCell {
 pub(super) struct ApplyEdits {
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// Operations, in order, each with "op": insert {after|before|at, source, type}, edit {cell, source,
+    /// In order, each with "op": insert {after|before|at, source, type}, edit {cell, source,
     /// type, metadata}, replace {cell, old, new, all}, append {cell, source}, remove {cells}, move {cell,
     /// after|before|to}, clear {cells}, split {cell, line}, join {cells}
     #[serde(alias = "edits")]
     pub(super) operations: Vec<serde_json::Map<String, Value>>,
-    /// Overwrite what others changed
     #[serde(default)]
     pub(super) force: bool,
 }
@@ -223,7 +226,6 @@ pub(super) struct RunCell {
     pub(super) wait: Option<bool>,
     /// 6000 by default
     pub(super) limit: Option<usize>,
-    /// 1568 by default
     pub(super) image_size: Option<u32>,
 }
 
@@ -267,6 +269,9 @@ pub(super) struct AnswerInput {
     pub(super) run_id: Option<String>,
     #[serde(alias = "answer", alias = "value")]
     pub(super) text: String,
+    /// The number of the question, in a call that was repeated with its answer
+    #[schemars(skip)]
+    pub(super) number: Option<u64>,
     /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,
@@ -320,7 +325,7 @@ pub(super) struct History {
     pub(super) cell: Option<CellName>,
     /// For restore: version of the cell; for diff: of the notebook
     pub(super) revision: Option<String>,
-    /// For undo: which edit, if not your last one
+    /// For undo: not your last edit
     pub(super) op: Option<String>,
     #[serde(default)]
     pub(super) force: bool,

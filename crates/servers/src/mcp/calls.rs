@@ -248,18 +248,27 @@ async fn open_notebook(request: Request<'_, OpenNotebook>) -> Result<ToolAnswer,
 
 async fn get_notebook_state(request: Request<'_, GetNotebookState>) -> Result<ToolAnswer, Problem> {
     let since = revision(request.arguments.since.as_deref())?;
-    let GetNotebookState { from, failed, .. } = request.arguments;
+    let GetNotebookState {
+        from,
+        failed,
+        matching,
+        outline,
+        ..
+    } = request.arguments;
+    let is_part = from.is_some() || failed || outline || matching.is_some();
     let cells = CellsRequest {
         since,
         from: from.unwrap_or_default(),
         only: Vec::from_iter(failed.then_some(CellCondition::Failed)),
+        matching,
+        outline,
         room: Some(LIST),
         names: true,
         ..CellsRequest::default()
     };
     let answer = api::cells(request.caller, cells).await?;
     let positions = request.session.positions();
-    if from.is_none() && !failed && answer.more.is_none() {
+    if !is_part && answer.more.is_none() {
         // With `since` the answer says what has become of the other cells.
         let ids = match since {
             None => answer.cells.iter().map(|cell| cell.id.clone()).collect(),
@@ -462,20 +471,29 @@ async fn answer_input(request: Request<'_, AnswerInput>) -> Result<ToolAnswer, P
     let AnswerInput {
         run_id,
         text,
+        number,
         timeout_s,
         ..
     } = request.arguments;
     let question = QuestionRequest {
-        job: run_id,
+        job: run_id.clone(),
         force: false,
-        number: None,
+        number,
     };
-    let question = api::question(request.caller, question).await?;
-    let job = question.job.clone();
-    api::reply(request.caller, ReplyRequest { question, text }).await?;
+    let job = match api::question(request.caller, question).await {
+        Ok(question) => {
+            let job = question.job.clone();
+            api::reply(request.caller, ReplyRequest { question, text }).await?;
+            Some(job)
+        }
+        // Somebody else has answered this question meanwhile.
+        Err(_) if number.is_some() => run_id,
+        Err(problem) => return Err(problem),
+    };
     let wait = WaitRequest {
-        job: Some(job),
-        all: false,
+        job,
+        // A repeated call has the whole answer: the one that asked had none.
+        all: number.is_some(),
         follow: follow_options(timeout_s, None),
     };
     let watcher = RunWatcher::new(request.context, request.cancelled, request.turn);

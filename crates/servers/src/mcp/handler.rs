@@ -1,33 +1,34 @@
 //! Receives the requests of one client.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
+use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CustomRequest,
     CustomResult, ErrorCode, Implementation, JsonObject, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::audit::{RateLimit, TooManyCalls};
 use super::commands::problem_lines;
 use super::preview::{self, PreviewedCall};
-use super::resources::{MOST_SUBSCRIPTIONS, templates};
+use super::questions::{self, can_ask, is_stateless};
+use super::resources::{MOST_SUBSCRIPTIONS, ResourceName, templates};
 use super::result::rejected;
-use super::session::Session;
+use super::session::{Session, Sessions};
 use super::tools::ToolName;
-use super::turns::{Turn, Turns};
+use super::turns::Turn;
 use crate::api::problem::{Problem, ProblemKind};
+use crate::http::OtherEnd;
 use crate::notebook::visible_line;
 
 /// What clients tell their models about the server.
@@ -42,13 +43,12 @@ run what takes longer with wait: false.";
 /// Receives the requests of one client.
 pub(super) struct Handler {
     session: Session,
+    /// Over HTTP, the sessions of clients whose version of the protocol has none.
+    sessions: Option<Sessions>,
     /// The calls that are under way; each is notified if the client cancels it.
     calls: Mutex<HashMap<RequestId, Arc<Notify>>>,
-    limit: Mutex<Option<RateLimit>>,
-    turns: Turns,
     /// What the client is subscribed to, by URI.
     subscriptions: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
-    versions: Cow<'static, [ProtocolVersion]>,
     /// The place that the session takes up at a server of many.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -57,24 +57,19 @@ impl Handler {
     pub(super) fn new(session: Session) -> Self {
         Self {
             calls: Mutex::default(),
-            limit: session.rate().map(RateLimit::new).into(),
-            turns: Turns::default(),
             session,
+            sessions: None,
             subscriptions: Mutex::default(),
-            versions: Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS),
             _place: None,
         }
     }
 
-    /// Returns a handler for clients over HTTP. It offers the versions of the protocol with HTTP sessions, those before
-    /// 2026-07-28.
-    pub(super) fn over_http(session: Session, place: OwnedSemaphorePermit) -> Self {
-        let versions = ProtocolVersion::KNOWN_VERSIONS.iter();
-        let with_sessions = versions.filter(|it| **it < ProtocolVersion::V_2026_07_28);
+    /// Returns a handler for a session over HTTP, or for one request of a version of the protocol without sessions.
+    pub(super) fn over_http(sessions: &Sessions, place: OwnedSemaphorePermit) -> Self {
         Self {
-            versions: with_sessions.cloned().collect(),
             _place: Some(place),
-            ..Self::new(session)
+            sessions: Some(sessions.clone()),
+            ..Self::new(sessions.begin())
         }
     }
 
@@ -92,28 +87,34 @@ impl Handler {
         })
     }
 
-    /// Waits for a call's turn, if it has one.
-    async fn turn(&self, tool: ToolName, arguments: &JsonObject) -> Turn {
-        let notebook = tool.turn_at(arguments).map(Path::new);
-        let notebook = notebook.and_then(|it| self.session.root().notebook(it).ok());
-        match notebook {
-            Some(notebook) => self.turns.next(notebook).await,
-            None => Turn::default(),
-        }
-    }
-
-    /// Counts a call.
-    fn count(&self) -> Result<(), TooManyCalls> {
-        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *limit {
-            Some(limit) => limit.count(Instant::now()),
-            None => Ok(()),
-        }
+    /// Returns the session of a request. Without sessions in the protocol, clients are told apart by their names and their
+    /// processes.
+    fn session(&self, context: &RequestContext<RoleServer>) -> Session {
+        let Some(sessions) = self.sessions.as_ref().filter(|_| is_stateless(context)) else {
+            return self.session.clone();
+        };
+        let parts = context.extensions.get::<Parts>();
+        let other_end = parts.and_then(|it| it.extensions.get::<OtherEnd>());
+        let name = context.client_info().map(|it| it.name);
+        sessions.of_client((
+            name.unwrap_or_default(),
+            other_end.and_then(OtherEnd::process),
+        ))
     }
 
     fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
         let subscriptions = self.subscriptions.lock();
         subscriptions.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for a call's turn, if it has one.
+async fn turn(session: &Session, tool: ToolName, arguments: &JsonObject) -> Turn {
+    let notebook = tool.turn_at(arguments).map(Path::new);
+    let notebook = notebook.and_then(|it| session.root().notebook(it).ok());
+    match notebook {
+        Some(notebook) => session.turns().next(notebook).await,
+        None => Turn::default(),
     }
 }
 
@@ -140,10 +141,6 @@ impl ServerHandler for Handler {
             .with_instructions(INSTRUCTIONS)
     }
 
-    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        self.versions.clone()
-    }
-
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -159,9 +156,10 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let tool = self.tool(&request.name)?;
-        let form = self.session.answer_form(&context);
-        if let Err(refused) = self.count() {
+        let mut tool = self.tool(&request.name)?;
+        let session = self.session(&context);
+        let form = session.answer_form(&context);
+        if let Err(refused) = session.count() {
             let mut result = rejected(refused.problem()).await;
             let fields = result.structured_content.as_mut();
             if let Some(error) = fields.and_then(|it| it["error"].as_object_mut()) {
@@ -172,19 +170,24 @@ impl ServerHandler for Handler {
         }
         let mut arguments = request.arguments.unwrap_or_default();
         tool.add_defaults(&request.name, &mut arguments);
+        let mut may_ask = is_stateless(&context) && can_ask(&context);
+        if let Some(state) = &request.request_state {
+            let responses = request.input_responses.unwrap_or_default();
+            (tool, may_ask) = questions::answered(state, &responses, &mut arguments)?;
+        }
         let cancelled = Arc::new(Notify::new());
         let id = context.id.clone();
         self.calls().insert(id.clone(), cancelled.clone());
         let call = async {
             let turn = tokio::select! {
-                turn = self.turn(tool, &arguments) => turn,
+                turn = turn(&session, tool, &arguments) => turn,
                 () = cancelled.notified() => {
                     let problem = Problem::new(ProblemKind::StillRunning, "cancelled");
                     return Ok(rejected(problem).await);
                 }
             };
             let cancelled = cancelled.clone();
-            let work = self.session.on_worker(async move |session| {
+            let work = session.on_worker(async move |session| {
                 session
                     .call(tool, arguments, &context, &cancelled, turn)
                     .await
@@ -194,6 +197,9 @@ impl ServerHandler for Handler {
         let result = call.await;
         self.calls().remove(&id);
         let mut result = result.map_err(|it| error(&it))?;
+        if may_ask && let Some(question) = questions::asked(&result) {
+            return Ok(question.into());
+        }
         form.apply(&mut result);
         Ok(result.into())
     }
@@ -217,7 +223,8 @@ impl ServerHandler for Handler {
                 } = call;
                 let tool = self.tool(&name)?;
                 tool.add_defaults(&name, &mut arguments);
-                let preview = self.session.on_worker(async move |session| {
+                let session = self.session(&context);
+                let preview = session.on_worker(async move |session| {
                     session.preview(tool, arguments, &context).await
                 });
                 let preview = preview.await.flatten().map_err(|it| error(&it))?;
@@ -242,8 +249,9 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        let session = self.session(&context);
         let list = async move |session: Session| session.resources(&context).await;
-        let resources = self.session.on_worker(list).await.flatten();
+        let resources = session.on_worker(list).await.flatten();
         Ok(ListResourcesResult::with_all_items(
             resources.map_err(|it| error(&it))?,
         ))
@@ -262,9 +270,9 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let uri = request.uri;
+        let (uri, session) = (request.uri, self.session(&context));
         let read = async move |session: Session| session.read_resource(uri, &context).await;
-        let read = self.session.on_worker(read).await.flatten();
+        let read = session.on_worker(read).await.flatten();
         Ok(ReadResourceResult::new(vec![read.map_err(|it| error(&it))?]).into())
     }
 
@@ -289,13 +297,50 @@ impl ServerHandler for Handler {
         });
         let followed = begun.await.flatten().map_err(|it| error(&it))?;
         let task = self.session.spawn(async move |session: Session| {
-            let result = session.follow(followed, &context).await;
-            let _ = result.inspect_err(|problem| {
-                tracing::warn!(problem = problem.message, "a subscription has ended");
-            });
+            let peer = &context.peer;
+            let notify = async |it| peer.notify_resource_updated(it).await.is_ok();
+            session.follow(followed, &context, notify).await;
         });
         self.subscriptions()
             .insert(uri, AbortOnDropHandle::new(task));
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let uris = requested.resource_subscriptions.iter().flatten();
+        let known = uris.filter(|uri| ResourceName::of(uri).is_ok());
+        let mut accepted = SubscriptionFilter::new();
+        accepted.resource_subscriptions = Some(known.take(MOST_SUBSCRIPTIONS).cloned().collect());
+        Some(accepted)
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let context = subscription.request_context();
+        let session = self.session(context);
+        let mut tasks = Vec::new();
+        let uris = &subscription.accepted().resource_subscriptions;
+        for uri in uris.iter().flatten() {
+            let (uri, context) = (uri.clone(), context.clone());
+            let sink = subscription.sink().clone();
+            let task = session.spawn(async move |session: Session| {
+                let followed = session.begin_following(uri, &context).await;
+                let notify = async |it: ResourceUpdatedNotificationParam| {
+                    sink.notify_resource_updated(it.uri).await.is_ok()
+                };
+                match followed {
+                    Ok(followed) => {
+                        let followed = followed.telling_what_is_unread();
+                        session.follow(followed, &context, notify).await;
+                    }
+                    Err(problem) => tracing::warn!(problem = problem.message, "not followed"),
+                }
+            });
+            tasks.push(AbortOnDropHandle::new(task));
+        }
+        subscription.cancelled().await;
         Ok(())
     }
 

@@ -67,7 +67,7 @@ pub async fn serve_http(
 
     let free = Arc::new(Semaphore::new(MOST_SESSIONS));
     let begin = move || match free.clone().try_acquire_owned() {
-        Ok(place) => Ok(Handler::over_http(sessions.begin(), place)),
+        Ok(place) => Ok(Handler::over_http(&sessions, place)),
         Err(_) => Err(io::Error::other(format!(
             "there are {MOST_SESSIONS} sessions"
         ))),

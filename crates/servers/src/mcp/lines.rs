@@ -110,9 +110,8 @@ fn answerable(line: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(line);
     }
     // What is too deep or too large to be read is passed over here.
-    let id = serde_json::from_slice::<Request>(line)
-        .ok()
-        .and_then(|it| it.id);
+    let request = serde_json::from_slice::<Request>(line);
+    let id = request.map_or_else(|_| id_before_params(line), |it| it.id);
     let replaced = match id {
         Some(id) => json!({"jsonrpc": "2.0", "id": id, "method": MALFORMED}),
         None if serde_json::from_slice::<Value>(line).is_ok() => return Cow::Borrowed(line),
@@ -120,6 +119,15 @@ fn answerable(line: &[u8]) -> Cow<'_, [u8]> {
         None => Value::Null,
     };
     Cow::Owned(format!("{replaced}\n").into_bytes())
+}
+
+/// Returns the id of a request that is no JSON, as one with NaN among its arguments, if the id stands before these.
+fn id_before_params(line: &[u8]) -> Option<RequestId> {
+    let head = std::str::from_utf8(line).ok()?.split("\"params\"").next()?;
+    let (_, rest) = head.split_once("\"id\"")?;
+    let value = rest.trim_ascii_start().strip_prefix(':')?;
+    let values = serde_json::Deserializer::from_str(value).into_iter();
+    values.into_iter().next()?.ok()
 }
 
 /// Replaces each escaped half of a surrogate pair in JSON by U+FFFD.
@@ -224,7 +232,15 @@ mod tests {
             (r#"{"jsonrpc":"2.0","method":7}"#, None),
             ("", None),
             ("nonsense", Some("null".to_owned())),
-            (r#"{"jsonrpc":"2.0","id":7,"#, Some("null".to_owned())),
+            (r#"{"jsonrpc":"2.0","id":7,"#, Some(malformed("7"))),
+            (
+                r#"{"jsonrpc": "2.0", "id" : "a", "method": "tools/call", "params": {"arguments": {"cell": NaN}}}"#,
+                Some(malformed("\"a\"")),
+            ),
+            (
+                r#"{"method": "tools/call", "params": {"id": NaN}, "id": 7}"#,
+                Some("null".to_owned()),
+            ),
         ] {
             let (read, _) = read(format!("{line}\n").as_bytes()).await;
             let expected = expected.unwrap_or_else(|| line.to_owned());

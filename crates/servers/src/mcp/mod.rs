@@ -15,6 +15,7 @@ mod http;
 mod lines;
 mod positions;
 mod preview;
+mod questions;
 mod requests;
 mod resources;
 mod result;

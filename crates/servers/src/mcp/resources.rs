@@ -199,15 +199,13 @@ impl Session {
         })
     }
 
-    /// Notifies a client when others have changed a notebook, until the client disconnects.
-    ///
-    /// # Errors
-    /// The notebook's folder does not exist any more.
+    /// Notifies a client when others have changed a notebook, until it disconnects: then `notify` returns false.
     pub(super) async fn follow(
         &self,
         followed: FollowedResource,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(), Problem> {
+        notify: impl AsyncFn(ResourceUpdatedNotificationParam) -> bool,
+    ) {
         let FollowedResource {
             uri,
             notebook,
@@ -217,21 +215,26 @@ impl Session {
         let is_it = |name: Option<&str>| {
             name.is_none_or(|name| notebook.file_name().is_some_and(|file| *name == *file))
         };
-        while !context.peer.is_transport_closed() {
+        loop {
             let at = Instant::now();
-            watch.changed(is_it).await;
-            let caller = self.caller(Some(notebook.clone()), context)?;
+            let caller = match self.caller(Some(notebook.clone()), context) {
+                Ok(caller) => caller,
+                Err(problem) => {
+                    tracing::warn!(problem = problem.message, "a subscription has ended");
+                    return;
+                }
+            };
             let current = pending_notifications(&caller).await;
             if current != last && current != Default::default() {
                 let updated = ResourceUpdatedNotificationParam::new(&*uri);
-                if context.peer.notify_resource_updated(updated).await.is_err() {
-                    return Ok(());
+                if !notify(updated).await {
+                    return;
                 }
             }
             last = current;
             tokio::time::sleep_until(at + PACE).await;
+            watch.changed(is_it).await;
         }
-        Ok(())
     }
 }
 
@@ -242,6 +245,14 @@ pub(super) struct FollowedResource {
     watch: FolderWatch,
     /// What the client has been notified of, and has not read yet.
     last: PendingNotifications,
+}
+
+impl FollowedResource {
+    /// Lets the client be notified at once of what it has not read yet: some of it may be later than its request.
+    pub(super) fn telling_what_is_unread(mut self) -> Self {
+        self.last = PendingNotifications::default();
+        self
+    }
 }
 
 /// What others did to a notebook, and the edits that saves wiped out.

@@ -6,14 +6,13 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{
     CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams,
-    ElicitationAction, ElicitationSchema, ProgressNotificationParam, RequestId, ServerRequest,
+    ProgressNotificationParam, RequestId, ServerRequest,
 };
-use rmcp::service::{
-    ElicitationMode, OriginatingRequestId, Peer, PeerRequestOptions, RequestContext, ServiceError,
-};
+use rmcp::service::{OriginatingRequestId, Peer, PeerRequestOptions, RequestContext, ServiceError};
 use tokio::sync::Notify;
 
 use super::commands::as_tools;
+use super::questions::{can_ask, form, is_stateless, text_of};
 use super::result::ToolAnswer;
 use super::turns::Turn;
 use crate::api::caller::Caller;
@@ -32,9 +31,6 @@ const PROGRESS: Duration = Duration::from_secs(5);
 
 /// How long a person may take to answer a question; after that the agent gets the question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-
-/// The field of a form that has the answer to a question.
-const ANSWER: &str = "answer";
 
 /// The shortest time to wait, in seconds: 0 would be for ever.
 const SHORTEST: f64 = 0.001;
@@ -143,33 +139,19 @@ impl JobObserver for RunWatcher<'_> {
     /// A client that can shows a question to its person, but no question for a password: the protocol forbids
     /// to ask for secrets in this way.
     fn can_answer(&self, prompt: &JobPrompt) -> bool {
-        let modes = self.context.peer.supported_elicitation_modes();
-        !prompt.password && modes.contains(&ElicitationMode::Form)
+        !prompt.password && !is_stateless(self.context) && can_ask(self.context)
     }
 
     async fn answer(&self, prompt: &JobPrompt, _: &[OutputText]) -> PromptAnswer {
-        let schema = ElicitationSchema::builder().required_string(ANSWER).build();
-        let Ok(requested_schema) = schema else {
+        let Some(form) = form(prompt) else {
             return PromptAnswer::None;
         };
-        let parameters = ElicitRequestParams::FormElicitationParams {
-            meta: None,
-            message: question(&prompt.prompt),
-            requested_schema,
-        };
-        let response = match self.elicit(parameters).await {
-            Ok(ClientResult::ElicitResult(response)) => response,
-            Ok(_) | Err(_) => return PromptAnswer::None,
-        };
-        let content = response
-            .content
-            .filter(|_| response.action == ElicitationAction::Accept);
-        let text = content
-            .as_ref()
-            .and_then(|content| content[ANSWER].as_str());
-        text.map_or(PromptAnswer::None, |text| {
-            PromptAnswer::Text(text.to_owned())
-        })
+        match self.elicit(form).await {
+            Ok(ClientResult::ElicitResult(response)) => {
+                text_of(response).map_or(PromptAnswer::None, PromptAnswer::Text)
+            }
+            Ok(_) | Err(_) => PromptAnswer::None,
+        }
     }
 
     fn on_record(&self, _: &Job, last_line: &str) {
@@ -180,15 +162,6 @@ impl JobObserver for RunWatcher<'_> {
 
     async fn interrupted(&self) {
         self.cancelled.notified().await;
-    }
-}
-
-/// Returns a question of the code as it is shown to a person.
-fn question(prompt: &str) -> String {
-    let prompt = plain(prompt);
-    match &*visible_line(prompt.trim()) {
-        "" => "The notebook's code asks for a line of input.".to_owned(),
-        prompt => format!("The notebook's code asks: {prompt}"),
     }
 }
 

@@ -1,16 +1,20 @@
 //! The sessions of clients, and what they have in common.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use tokio::task::JoinHandle;
 use tokio_util::task::LocalPoolHandle;
 
+use super::audit::{RateLimit, TooManyCalls};
 use super::positions::Positions;
 use super::result::AnswerForm;
 use super::tools::Allowed;
+use super::turns::Turns;
 use crate::activity::actor::Actor;
 use crate::api::caller::{Caller, CallerSettings};
 use crate::api::problem::{Problem, ProblemKind};
@@ -18,6 +22,9 @@ use crate::api::root::Root;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::event::actor_id;
 use crate::project::fresh_id;
+
+/// How many clients of a version without sessions are remembered.
+const MOST_CLIENTS: usize = 256;
 
 /// How the server is started.
 #[derive(Clone, Debug)]
@@ -50,7 +57,12 @@ pub(super) struct Sessions {
     progress: fn(&str),
     /// The thread that does the work of all requests.
     worker: LocalPoolHandle,
+    /// The sessions of clients whose version of the protocol has none, by their names and processes.
+    of_clients: Arc<Mutex<HashMap<ClientKey, Session>>>,
 }
+
+/// The name of a client, and its process where the system tells it.
+pub(super) type ClientKey = (String, Option<u32>);
 
 impl Sessions {
     /// Starts the worker.
@@ -75,6 +87,7 @@ impl Sessions {
             answers: options.answers,
             progress: options.progress,
             worker: LocalPoolHandle::new(1),
+            of_clients: Arc::default(),
         })
     }
 
@@ -84,7 +97,25 @@ impl Sessions {
             common: Arc::new(self.clone()),
             id: fresh_id(),
             positions: Arc::default(),
+            turns: Arc::default(),
+            limit: Arc::new(self.rate.map(RateLimit::new).into()),
         }
+    }
+
+    /// Returns the session of a client whose version of the protocol has none. Of very many clients, those that have no call
+    /// under way are forgotten: each is another actor when it comes again.
+    pub(super) fn of_client(&self, client: ClientKey) -> Session {
+        let mut sessions = self
+            .of_clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() >= MOST_CLIENTS && !sessions.contains_key(&client) {
+            sessions.retain(|_, it| Arc::strong_count(&it.positions) > 1);
+        }
+        sessions
+            .entry(client)
+            .or_insert_with(|| self.begin())
+            .clone()
     }
 }
 
@@ -95,6 +126,8 @@ pub(super) struct Session {
     /// Two clients of one name are two actors.
     id: String,
     positions: Arc<Positions>,
+    turns: Arc<Turns>,
+    limit: Arc<Mutex<Option<RateLimit>>>,
 }
 
 impl Session {
@@ -118,9 +151,18 @@ impl Session {
         &self.id
     }
 
-    /// Returns how many calls the client may make in a minute.
-    pub(super) fn rate(&self) -> Option<usize> {
-        self.common.rate
+    /// Returns the turns of the client's calls.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Counts a call.
+    pub(super) fn count(&self) -> Result<(), TooManyCalls> {
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *limit {
+            Some(limit) => limit.count(Instant::now()),
+            None => Ok(()),
+        }
     }
 
     /// Returns what answers to the client contain.

@@ -397,13 +397,17 @@ fn shorten(schema: &mut Value, is_schema: bool) {
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{ListToolsResult, RequestId, ServerJsonRpcMessage, ServerResult};
+
     use super::*;
 
     #[test]
     fn the_list_is_short() {
         let tools = Allowed::default().list(false);
         assert_eq!(tools.len(), 14);
-        let text = serde_json::to_string(&tools).unwrap();
+        let list = ServerResult::ListToolsResult(ListToolsResult::with_all_items(tools.clone()));
+        let answer = ServerJsonRpcMessage::response(list, RequestId::Number(1));
+        let text = serde_json::to_string(&answer).unwrap();
         assert!(text.len() < 8_000, "{}", text.len());
         assert!(!text.contains("outputSchema"));
         for tool in &tools {

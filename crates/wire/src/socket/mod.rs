@@ -62,7 +62,7 @@ pub use endpoint::{BindError, EndpointHandler, EndpointLimits, KernelEndpoint};
 pub use publisher::{DeliveryProgress, Publisher, SubscriberBacklog};
 pub use router::{Router, UnsentMessage, UnsentReason};
 pub use spill::SpillTo;
-pub use stream::other_user;
+pub use stream::{other_user, peer_process};
 
 /// The limits of one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,21 @@ pub(super) fn other_user(local: SocketAddr, peer: SocketAddr) -> io::Result<Opti
     }
 }
 
+/// Returns the process of this machine that has the other end; of several, the one with the lowest number. `None` if the
+/// system does not tell.
+pub(super) fn process(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    let inode = socket_between(local, peer, |answer| field(answer, INODE))?;
+    let link = format!("socket:[{inode}]");
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let has_it = |process: &u32| {
+        let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+        let mut open = open.into_iter().flatten().flatten();
+        open.any(|it| std::fs::read_link(it.path()).is_ok_and(|to| to.as_os_str() == &*link))
+    };
+    processes.filter_map(number).filter(has_it).min()
+}
+
 /// Returns how many bytes sent to the other end the system still holds because no process has read them:
 /// those that the other end has not confirmed and, if it is on this machine, those that it has received.
 ///
@@ -187,6 +202,20 @@ mod tests {
             // The other end is closed: Linux may no longer report its owner.
             other_user(local, peer).unwrap_err();
         }
+    }
+
+    #[test]
+    fn the_process_at_the_other_end_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let (local, peer) = (
+            accepted.local_addr().unwrap(),
+            accepted.peer_addr().unwrap(),
+        );
+        assert_eq!(process(local, peer), Some(std::process::id()));
+        drop(dialled);
+        assert_eq!(process(peer, local), Some(std::process::id()));
     }
 
     #[test]

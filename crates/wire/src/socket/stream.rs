@@ -116,6 +116,12 @@ pub fn other_user(accepted: &TcpStream) -> io::Result<Option<u32>> {
     peer_user::other_user(accepted.local_addr()?, accepted.peer_addr()?)
 }
 
+/// Returns the process of this machine that has the other end of a connection between these addresses; `None` if the system
+/// does not tell, as outside of Linux.
+pub fn peer_process(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+    peer_user::process(local, peer)
+}
+
 /// Connects to a listening socket; fails if that would take a descriptor that is to be spared.
 pub(super) async fn connect(
     endpoint: &Endpoint,
