@@ -374,7 +374,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     ‣ nb: the text to replace is not in cell aaaa1111
     ‣ hint: nb cell t.ipynb -c aaaa1111 --source-only shows its text
     $ nb edit 1 --replace   m
-    ‣ nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
+    ‣ nb: the text to replace is 4 times in cell 12345678, on lines 1, 2: give more of it, or replace all
     ‣ hint: --all replaces it wherever it is
     $ nb edit 0 --meta tags
     ‣ nb: "tags" is not metadata: write KEY=VALUE
