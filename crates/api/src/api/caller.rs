@@ -316,8 +316,8 @@ impl Caller {
 
     /// Returns the project of the named notebook, else the one at or above the working directory.
     pub(super) fn project(&self) -> Result<Project, Problem> {
-        let from = self.notebook.as_deref().unwrap_or(&self.working_dir);
-        Project::find(from).ok_or_else(|| {
+        let from = self.named().unwrap_or_else(|| self.working_dir.clone());
+        Project::find(&from).ok_or_else(|| {
             let text = format!("no notebook was opened in {}", from.display());
             Problem::new(ProblemKind::Usage, text).hint(open_one())
         })
