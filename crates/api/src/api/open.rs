@@ -472,8 +472,7 @@ async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result
     (caller.progress)(&format!("installs ipykernel: {commands}"));
     blocking(caller, move |_| {
         install(&commands).map_err(|error| {
-            let by_hand = format!("run it by hand: {commands}");
-            Problem::new(ProblemKind::Failed, causes(&error)).hint(by_hand)
+            Problem::new(ProblemKind::Failed, causes(&error)).hint(error.hint(&commands))
         })
     })
     .await
