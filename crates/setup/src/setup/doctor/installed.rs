@@ -34,7 +34,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
     let started = StartedByName::known(variables);
     let describe = |program: &Path| match started.may_start(program) {
         true => describe_program(program),
-        false => "a program of a project".to_owned(),
+        false => "a program of a project,".to_owned(),
     };
     let folder = own.parent().unwrap_or(Path::new("/"));
     let first = format!("export PATH={}:\"$PATH\"", quote(folder));
@@ -53,7 +53,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
         Some(other) => Check::bad(
             ABOUT,
             format!(
-                "{} comes first on PATH and is {}, not this one: version {version}, {}",
+                "{} comes first on PATH and is {} not this one: version {version}, {}",
                 other.display(),
                 describe(other),
                 own.display()
