@@ -152,8 +152,9 @@ fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
     nb(&world, ["run", "x"]).ended(0).with("kept");
     nb(&world, ["undo"]).ended(0).with("insert");
     // A command that needs the kernel takes it up too, and does not say that it started one.
+    nb(&world, ["insert", "new.ipynb", "x"]).ended(0);
     std::fs::rename(at("new.ipynb"), at("newer.ipynb")).expect("rename it");
-    let output = nb(&world, ["insert", "newer.ipynb", "-x", "x"]).ended(0);
+    let output = nb(&world, ["exec", "newer.ipynb", "0"]).ended(0);
     output
         .with("kept")
         .with("new.ipynb is gone")
