@@ -10,8 +10,8 @@ use nb::editing::history;
 use nb::editing::notebook_file::NotebookFile;
 use nb::editing::view::PendingCells;
 use nb::notebook::{
-    CellType, ChangeKind, Document, DocumentEditError, Json, NewCell, Operation, read_percent,
-    write_percent,
+    Cell, CellType, ChangeKind, Document, DocumentEditError, Json, NewCell, Operation,
+    read_percent, write_percent,
 };
 use serde_json::{Value, json};
 
@@ -154,6 +154,10 @@ fn has_twins(document: &Document) -> bool {
 
 /// Checks that the cells as plain text are read as the same cells.
 fn assert_is_exported(document: &Document, name: &str) {
+    let is_known = |cell: &Cell| cell.cell_type() != CellType::Unknown;
+    if !document.cells().iter().all(is_known) {
+        return;
+    }
     let written = write_percent(document.cells());
     let again = read_percent(written.strip_suffix('\n').unwrap_or(&written));
     let again = again.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -304,7 +304,7 @@ impl<'a> LockedSession<'a> {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Starts the bridge of a kernel on a server, on an existing connection file, and waits until the kernel answers.
