@@ -428,15 +428,16 @@ impl AccumulatedOutput {
 }
 
 /// Returns the texts in a reply's payload that no message has, each as the content of a `display_data`: the pages of
-/// IPython's `?`, which JupyterLab shows among the outputs, and the text of `%load` for the next cell.
+/// IPython's `?`, which JupyterLab shows among the outputs, and the text of `%load` for this cell.
 pub fn pager_pages(reply: &[u8]) -> Vec<Json> {
     let reply = decoded(reply);
     let reply = reply.as_bytes();
     let payload = value_at(reply, &["payload"]);
     let pages = payload.iter().flat_map(Json::items).filter_map(|item| {
+        let replaces = item.get("replace").is_some_and(|it| it.text() == "true");
         let data = match &*string(item.bytes(), "source") {
             "page" => item.get("data")?,
-            "set_next_input" => Json::object([("text/plain", &item.get("text")?)]),
+            "set_next_input" if replaces => Json::object([("text/plain", &item.get("text")?)]),
             _ => return None,
         };
         let metadata = Json::object([]);
