@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use crate::api::caller::{Caller, CallerSettings};
 use crate::api::envelope::{Answer, Envelope, KernelEnded, Meanwhile, ProblemAnswer};
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::hint;
 use crate::lifecycle::target::unused_folder;
 use crate::project::Project;
@@ -52,6 +52,14 @@ impl Context {
         })?;
         let typed = line.command.take_notebook();
         let typed = typed.or_else(|| line.common.notebook.take());
+        let number = typed
+            .as_ref()
+            .and_then(|it| it.to_str()?.parse::<u64>().ok());
+        if let Some(number) = number {
+            let text = format!("-n names a notebook, and {number} is none");
+            let problem = Problem::new(ProblemKind::Usage, text);
+            return Err(problem.hint(format!("nb log --lines {number} shows as many lines")));
+        }
         let name = line.common.name.take();
         let caller = Caller::of(CallerSettings {
             notebook: typed.clone(),

@@ -107,7 +107,7 @@ impl Attachment {
         match (self.pending.get(), kernel) {
             (Pending::Nothing, _)
             | (Pending::Start, KernelState::Live(_))
-            | (Pending::Start | Pending::Restart(_), KernelState::Awaited) => true,
+            | (Pending::Start | Pending::Restart(_), KernelState::Awaited(_)) => true,
             (Pending::Restart(old), KernelState::Live(kernel)) => kernel.generation > old,
             (Pending::Start | Pending::Restart(_), KernelState::Died(_) | KernelState::None(_)) => {
                 false

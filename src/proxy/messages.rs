@@ -96,10 +96,15 @@ pub(super) fn not_started(target: &Target, error: &anyhow::Error) -> Ending {
     Ending::new("KernelNotStarted", text)
 }
 
-/// Returns the ending for requests to a kernel that was restarted.
-pub(super) fn replaced(target: &Target) -> Ending {
+/// Returns the ending for requests to a kernel that was restarted, by whom if its end says so.
+pub(super) fn replaced(target: &Target, ended: Option<&Ended>) -> Ending {
+    let ended = ended.filter(|ended| ended.reason == "restarted");
+    let how = ended.map_or_else(
+        || "was restarted: its variables are gone".to_owned(),
+        |ended| end_description(ended, &TimeZone::system()),
+    );
     let text = format!(
-        "The shared kernel of {} was restarted: its variables are gone. Run the cell again.",
+        "The shared kernel of {} {how}. Run the cell again.",
         target.key
     );
     Ending::new("KernelRestarted", text)

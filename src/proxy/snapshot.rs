@@ -19,8 +19,8 @@ use crate::route::{Ending, Interrupt};
 pub(super) enum KernelState {
     /// Its process runs, or may run.
     Live(Box<LiveKernel>),
-    /// `nb` is starting or restarting it.
-    Awaited,
+    /// `nb` is starting it, or restarting it after this end.
+    Awaited(Option<Ended>),
     /// It exited unexpectedly, in this way if that is known; another kernel may be started.
     Died(Option<Ended>),
     /// There is no kernel, and only its user may start one.
@@ -59,7 +59,8 @@ impl Target {
         };
         let mut is_unrecorded_end = false;
         let kernel = match session.status {
-            Status::Starting | Status::Restarting => KernelState::Awaited,
+            Status::Starting => KernelState::Awaited(None),
+            Status::Restarting => KernelState::Awaited(session.ended.clone()),
             Status::Stopped => KernelState::None(messages::stopped(self)),
             Status::Died => self.died(&session),
             Status::Live | Status::Other(_) => match recorded_liveness(&session) {
@@ -155,7 +156,7 @@ impl Target {
         // Read again while the lock is held: its last holder may just have finished.
         let is_awaited = || {
             self.snapshot()
-                .is_ok_and(|it| matches!(it.kernel, KernelState::Awaited))
+                .is_ok_and(|it| matches!(it.kernel, KernelState::Awaited(_)))
         };
         matches!(lock, Ok(Some(_))) && is_awaited()
     }

@@ -193,10 +193,17 @@ impl Target {
                 let key = project.key(&project.notebook(&key));
                 Ok(Self { project, key })
             }
-            None => bail!(
-                "no kernel was ever opened in {}\nStart one with: nb open NOTEBOOK",
-                project.root().display()
-            ),
+            None => {
+                let foreign = project.foreign().map(|dir| {
+                    let dir = dir.display();
+                    format!(": {dir} was not made by your nb on this machine and is left as it is")
+                });
+                bail!(
+                    "no kernel was ever opened in {}{}\nStart one with: nb open NOTEBOOK",
+                    project.root().display(),
+                    foreign.unwrap_or_default()
+                )
+            }
         }
     }
 

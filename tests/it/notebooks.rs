@@ -9,7 +9,10 @@ use nb::editing::edit::{self, Editor};
 use nb::editing::history;
 use nb::editing::notebook_file::NotebookFile;
 use nb::editing::view::PendingCells;
-use nb::notebook::{CellType, ChangeKind, Document, DocumentEditError, Json, NewCell, Operation};
+use nb::notebook::{
+    Cell, CellType, ChangeKind, Document, DocumentEditError, Json, NewCell, Operation,
+    read_percent, write_percent,
+};
 use serde_json::{Value, json};
 
 use crate::world::is_thorough;
@@ -149,6 +152,22 @@ fn has_twins(document: &Document) -> bool {
     !ids.into_iter().all(|id| known.insert(id))
 }
 
+/// Checks that the cells as plain text are read as the same cells.
+fn assert_is_exported(document: &Document, name: &str) {
+    let is_known = |cell: &Cell| cell.cell_type() != CellType::Unknown;
+    if !document.cells().iter().all(is_known) {
+        return;
+    }
+    let written = write_percent(document.cells());
+    let again = read_percent(written.strip_suffix('\n').unwrap_or(&written));
+    let again = again.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(again.len(), document.cells().len(), "{name}");
+    for (plain, cell) in again.iter().zip(document.cells()) {
+        assert_eq!(plain.cell_type, cell.cell_type(), "{name}");
+        assert_eq!(plain.source, cell.source(), "{name}");
+    }
+}
+
 /// Opens notebooks, and checks that they keep their bytes and that Python reads edits of them as the same
 /// edits of the data. Returns how many notebooks and edits there were, and for how many edits all bytes
 /// round the cell were compared.
@@ -160,6 +179,7 @@ fn assert_faithful(folder: &Path) -> (usize, usize, usize) {
         let before = Document::parse(text.clone());
         let before = before.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(before.to_bytes() == *text, "{name} has changed");
+        assert_is_exported(&before, name);
         let count = before.cells().len();
         for (number, kind) in EDITS.into_iter().enumerate() {
             let (at, to) = match count {

@@ -20,12 +20,12 @@ const PART: usize = 200;
 
 /// List the cells, one line each
 ///
-/// A line has the index, as much of the id as other commands need, the type or the execution count, the
-/// beginning of the source, and what the outputs say in short.
-/// After the first line stands the number of lines where there are more. `running`, `error` and `stale`
-/// stand after the count. A stale cell is out of date, for the reason in parentheses: it, or a cell that it
-/// depends on, was edited or run since its own last run. nb exec --stale runs all of them. --json has the
-/// whole ids, the revisions, and the names that each cell reads and writes; what there is nothing to say of is left out.
+/// A line has the index, the id (as much of it as other commands need), the type, the execution count, the
+/// beginning of the source, and what the outputs say in short. After the first line stands the number of lines
+/// where there are more. `running`, `error` and `stale` stand after the count. A stale cell is out of date, for
+/// the reason in parentheses: it, or a cell that it depends on, was edited or run since its own last run.
+/// nb exec --stale runs all of them. --json has the whole ids, the revisions, and the names that each cell
+/// reads and writes; what there is nothing to say of is left out.
 #[derive(Args, Debug)]
 #[command(override_usage = "nb cells [OPTIONS] [NOTEBOOK] [CELL]...", after_help = EXAMPLES)]
 pub(crate) struct Cells {

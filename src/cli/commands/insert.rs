@@ -159,6 +159,9 @@ fn several(operation: Operation) -> Result<Vec<Operation>, Problem> {
     let cells = read_percent(&source).map_err(|error| {
         Problem::new(ProblemKind::Usage, error.to_string())
             .hint("# %% [markdown] id=\"3f2c\" tags=[\"draft\"] begins a text cell")
+            .hint(
+                "a text in a dialect of Jupytext: jupytext --to ipynb FILE makes a notebook of it",
+            )
     })?;
     if cells.is_empty() {
         return Err(Problem::new(

@@ -79,10 +79,7 @@ impl Command for Jobs {
                     .hint(hint![nb(Verb::Jobs).option("--all"), " lists them"]))
             }
             None => {
-                let request = JobsRequest {
-                    of_notebook: !notebooks.is_empty(),
-                    all: self.all,
-                };
+                let request = JobsRequest { all: self.all };
                 let answer = api::jobs(&context.caller, request).await?;
                 context.print(&answer, |answer| {
                     let mut lines: Vec<_> = answer.jobs.iter().map(line).collect();

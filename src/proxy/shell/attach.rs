@@ -41,7 +41,7 @@ impl Shell {
         let ending = match snapshot.kernel {
             KernelState::Died(ended) => Some(messages::died(&target, ended.as_ref())),
             KernelState::None(ending) => Some(ending),
-            KernelState::Live(_) | KernelState::Awaited => None,
+            KernelState::Live(_) | KernelState::Awaited(_) => None,
         };
         let may_start = self.settings.borrow().autostart && snapshot.may_start;
         if let Some(ending) = ending.filter(|_| !may_start) {

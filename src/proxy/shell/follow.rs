@@ -110,12 +110,13 @@ impl Shell {
                     self.connect(&attachment, *kernel);
                 }
             }
-            KernelState::Awaited => {
+            KernelState::Awaited(ended) => {
                 if self.is_awaited() {
                     return;
                 }
                 tracing::info!("the kernel is being started; requests wait for it");
-                self.change(Kernel::Awaited, &messages::replaced(&attachment.target));
+                let ending = messages::replaced(&attachment.target, ended.as_ref());
+                self.change(Kernel::Awaited, &ending);
             }
             KernelState::Died(ended) => {
                 let (target, ended) = (&attachment.target, ended.as_ref());
@@ -231,8 +232,8 @@ impl Shell {
             info: kernel.info.clone(),
         };
         let widgets = kernel.widgets.clone();
+        let ending = messages::replaced(&attachment.target, kernel.previous_end.as_ref());
         self.dial(kernel);
-        let ending = messages::replaced(&attachment.target);
         self.route(|bridge, now| {
             // Set first, since a widget probe may be among the held requests.
             bridge.set_widgets(widgets);

@@ -96,8 +96,10 @@ impl Shell {
                 "the bridge to the kernel's server does not run".to_owned()
             }
             KernelState::Live(_) => return Ok(Some(kernel)),
-            KernelState::Awaited if !target.is_abandoned() => return Ok(Some(kernel)),
-            KernelState::Awaited => "the process that was starting the kernel is gone".to_owned(),
+            KernelState::Awaited(_) if !target.is_abandoned() => return Ok(Some(kernel)),
+            KernelState::Awaited(_) => {
+                "the process that was starting the kernel is gone".to_owned()
+            }
             KernelState::Died(ended) => {
                 // The front end's user may have variables in the kernel that died.
                 attachment.has_missed_kernel.set(true);
@@ -141,7 +143,7 @@ impl Shell {
             return;
         }
         attachment.failure.take();
-        let ending = messages::replaced(&attachment.target);
+        let ending = messages::replaced(&attachment.target, None);
         self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, []));
         let attachment = Rc::clone(attachment);
         self.spawn(async move |shell| {

@@ -374,7 +374,7 @@ fn a_wrong_word_is_answered_with_the_right_ones() {
     ‣ nb: the text to replace is not in cell aaaa1111
     ‣ hint: nb cell t.ipynb -c aaaa1111 --source-only shows its text
     $ nb edit 1 --replace   m
-    ‣ nb: the text to replace is 4 times in cell 12345678: give more of it, or replace all
+    ‣ nb: the text to replace is 4 times in cell 12345678, on lines 1, 2: give more of it, or replace all
     ‣ hint: --all replaces it wherever it is
     $ nb edit 0 --meta tags
     ‣ nb: "tags" is not metadata: write KEY=VALUE
@@ -874,6 +874,39 @@ fn cells_are_split_joined_and_added_to() {
     for line in ["1", "0", "x"] {
         on(&world, &["split", "1", line]).ended(2);
     }
+}
+
+#[test]
+fn exported_cells_with_the_text_of_markers_are_inserted_as_the_same_cells() {
+    let world = world();
+    let sources = [
+        (
+            "code",
+            "D = \"\"\"\n# %%\nno cell\n# %% [markdown]\n\"\"\"\nprint(len(D))",
+        ),
+        ("markdown", "```mermaid\n%% == States ==\na-->b\n```"),
+        ("code", "%%bash\n# %% hm\nls"),
+        ("code", "\n\nx = 1\r\n\n"),
+        ("code", "tail"),
+    ];
+    for (index, (kind, source)) in sources.iter().enumerate() {
+        let id = format!("k0{index}");
+        on(&world, &["insert", "-t", kind, "--id", &id, "-s", source]).ended(0);
+    }
+    let ids = ["k00", "k01", "k02", "k03", "k04"];
+    let with = |verb: &'static str| [&[verb], &ids[..]].concat();
+    let exported = on(&world, &with("export")).ended(0).stdout;
+    let before = cells(&world);
+    let at = before.len() - sources.len();
+    on(&world, &with("rm")).ended(0);
+    std::fs::write(world.project().join("a.py"), exported).expect("write it");
+    on(&world, &["insert", "--cells", "--file", "a.py"]).ended(0);
+    assert_eq!(cells(&world)[at..], before[at..]);
+    let output = on(
+        &world,
+        &["insert", "--cells", "-s", "# %%\n# %matplotlib inline"],
+    );
+    output.ended(2).with("line 2").with("jupytext --to ipynb");
 }
 
 #[test]

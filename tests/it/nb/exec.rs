@@ -197,6 +197,30 @@ fn a_command_that_is_killed_loses_nothing() {
 }
 
 #[test]
+fn jobs_and_wait_mean_the_notebook_that_is_named() {
+    let world = notebook(&["print('of a')"]);
+    open(&world, "b.ipynb");
+    nb(&world, ["insert", "b.ipynb", "print('of b')"]).ended(0);
+    let of_a = job(&nb(&world, ["exec", "a.ipynb", "0", "--json"]).ended(0));
+    let of_b = job(&nb(&world, ["exec", "b.ipynb", "0", "--json"]).ended(0));
+    let listed = nb(&world, ["jobs", "-n", "a.ipynb"]).ended(0);
+    listed.with(&of_a).without(&of_b);
+    let by_variable = |words: &[&str]| {
+        let mut command = world.nb();
+        super::output_of(command.args(words).env("NB_NOTEBOOK", "a.ipynb")).ended(0)
+    };
+    by_variable(&["jobs"]).with(&of_a).without(&of_b);
+    by_variable(&["wait", "--all"]).with("of a").without("of b");
+    nb(&world, ["wait", "--all", "-n", "b.ipynb"])
+        .ended(0)
+        .with("of b");
+    nb(&world, ["wait", "--all"]).ended(0).with("of b");
+    nb(&world, ["log", "-n", "5"])
+        .ended(2)
+        .with("nb log --lines 5");
+}
+
+#[test]
 fn a_terminal_asks_only_the_question_that_is_open() {
     let world = notebook(&[]);
     let mut script = world.command(crate::python::interpreter());

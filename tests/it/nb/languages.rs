@@ -381,3 +381,38 @@ fn evcxr() {
     };
     kernel.works(&program);
 }
+
+#[test]
+fn a_kernel_that_binds_no_unix_socket_is_started_again_on_tcp() {
+    let world = World::new();
+    let kernel = Kernel {
+        name: "tcp_alone",
+        argv: &[
+            "{python}",
+            "-c",
+            "import json, signal, sys\n\
+             json.load(open(sys.argv[1]))['transport'] == 'tcp' or signal.pause()\n\
+             from ipykernel.kernelapp import launch_new_instance\n\
+             launch_new_instance(['-f', sys.argv[1]])",
+        ],
+        language: "python",
+        hello: "6 * 7",
+        error: "",
+        reports_errors: true,
+        endless: None,
+        interrupted: "error",
+        interrupt_mode: "signal",
+        sets_interrupt_mode: false,
+        complete: ("", ""),
+        input: None,
+        folders: &[],
+    };
+    kernel.install(&world, python::interpreter());
+    let open = ["open", "t.ipynb", "--kernel", "tcp_alone"];
+    let output = nb(&world, open).ended(0);
+    output.with("bound no Unix socket within 5s: it was started again on TCP");
+    nb(&world, ["run", "6 * 7"]).ended(0).with("42");
+    // The next start begins there.
+    nb(&world, ["shutdown"]).ended(0);
+    nb(&world, open).ended(0).without("Unix socket");
+}

@@ -100,6 +100,13 @@ impl Output {
         self
     }
 
+    /// Checks that a text is neither in stdout nor in stderr.
+    pub fn without(self, text: &str) -> Output {
+        let has = self.stdout.contains(text) || self.stderr.contains(text);
+        assert!(!has, "{text:?} is in {self:#?}");
+        self
+    }
+
     /// Returns stdout, which must be one JSON object on one line.
     pub fn json(&self) -> Value {
         assert_eq!(self.stdout.lines().count(), 1, "{self:#?}");

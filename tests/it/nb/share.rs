@@ -151,6 +151,20 @@ fn a_notebook_that_was_renamed_keeps_its_kernel_when_it_is_opened() {
     );
     nb(&world, ["run", "x"]).ended(0).with("kept");
     nb(&world, ["undo"]).ended(0).with("insert");
+    // A command that needs the kernel takes it up too, and does not say that it started one.
+    nb(&world, ["insert", "new.ipynb", "x"]).ended(0);
+    std::fs::rename(at("new.ipynb"), at("newer.ipynb")).expect("rename it");
+    let output = nb(&world, ["exec", "newer.ipynb", "0"]).ended(0);
+    output
+        .with("kept")
+        .with("new.ipynb is gone")
+        .without("no kernel ran");
+    std::fs::rename(at("newer.ipynb"), at("new.ipynb")).expect("rename it");
+    let output = nb(&world, ["status", "new.ipynb"]).ended(0);
+    output.with("newer.ipynb is gone").with("idle");
+    nb(&world, ["run", "-n", "new.ipynb", "x"])
+        .ended(0)
+        .with("kept");
     // A copy is another notebook.
     std::fs::copy(at("new.ipynb"), at("copy.ipynb")).expect("copy it");
     let opened = nb(&world, ["open", "copy.ipynb", "--json"]).ended(0).json();

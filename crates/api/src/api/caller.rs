@@ -15,6 +15,7 @@ use crate::graph::Cancel;
 use crate::hint::Hint;
 use crate::hint::shell::quote;
 use crate::kernel::variables::ProcessVariables;
+use crate::lifecycle::open::take_up;
 use crate::lifecycle::target::{self, Target, TargetError, open_one};
 use crate::project::cursor::Cursor;
 use crate::project::event::Event;
@@ -232,10 +233,8 @@ impl Caller {
 
     /// Returns the session of the notebook that the request is about.
     pub(super) async fn target(&self) -> Result<Target, Problem> {
-        let notebook = self.notebook.as_deref();
-        let target = target::resolve(notebook, &self.working_dir, &ProcessVariables)
-            .await
-            .map_err(|error| Problem::of_target(&error, &self.command))?;
+        let target = self.resolve(self.notebook.as_deref()).await;
+        let target = target.map_err(|error| Problem::of_target(&error, &self.command))?;
         self.set_target_notebook(&target.project, &target.notebook_key);
         Ok(target)
     }
@@ -250,9 +249,21 @@ impl Caller {
         Ok(target)
     }
 
+    /// Finds a session; a notebook that another program has renamed takes up its own first.
+    async fn resolve(&self, notebook: Option<&Path>) -> Result<Target, TargetError> {
+        let resolve = || target::resolve(notebook, &self.working_dir, &ProcessVariables);
+        let target = resolve().await;
+        if let Err(TargetError::NotOpen { notebook }) = &target
+            && let Some(note) = take_up(notebook, self.by()).await
+        {
+            (self.progress)(&note);
+            return resolve().await;
+        }
+        target
+    }
+
     async fn resolve_or_last_used(&self) -> Result<Target, TargetError> {
-        let resolve = |notebook| target::resolve(notebook, &self.working_dir, &ProcessVariables);
-        let several = match resolve(self.notebook.as_deref()).await {
+        let several = match self.resolve(self.notebook.as_deref()).await {
             Err(TargetError::Several {
                 notebooks,
                 live: true,
@@ -266,7 +277,7 @@ impl Caller {
                     "{name}: the one of {} open notebooks that you used last",
                     several.len()
                 ));
-                resolve(Some(&notebook)).await
+                self.resolve(Some(&notebook)).await
             }
             None => Err(TargetError::Several {
                 notebooks: several,
@@ -316,8 +327,8 @@ impl Caller {
 
     /// Returns the project of the named notebook, else the one at or above the working directory.
     pub(super) fn project(&self) -> Result<Project, Problem> {
-        let from = self.notebook.as_deref().unwrap_or(&self.working_dir);
-        Project::find(from).ok_or_else(|| {
+        let from = self.named().unwrap_or_else(|| self.working_dir.clone());
+        Project::find(&from).ok_or_else(|| {
             let text = format!("no notebook was opened in {}", from.display());
             Problem::new(ProblemKind::Usage, text).hint(open_one())
         })

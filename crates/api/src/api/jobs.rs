@@ -27,8 +27,6 @@ const ENDED: usize = 5;
 /// Which jobs are listed.
 #[derive(Clone, Debug, Default)]
 pub struct JobsRequest {
-    /// Whether only jobs of the named notebook are listed, not those of the whole project.
-    pub of_notebook: bool,
     /// Whether all ended jobs are listed, not only the last ones.
     pub all: bool,
 }
@@ -63,8 +61,7 @@ pub struct ListedJob {
 pub async fn jobs(caller: &Caller, request: JobsRequest) -> Result<JobsAnswer, Problem> {
     let project = caller.project()?;
     blocking(caller, move |caller| {
-        let notebook = caller.notebook.as_deref().filter(|_| request.of_notebook);
-        let key = notebook.map(|it| project.key(it));
+        let key = caller.named().map(|it| project.key(&it));
         let ended_limit = if request.all { usize::MAX } else { ENDED };
         let jobs = read_last(&project, key.as_deref(), ended_limit);
         let listed = jobs.into_iter().map(|(folder, job)| ListedJob {
@@ -246,12 +243,16 @@ pub async fn wait(
         Some(id) => project.job(id)?,
         None => {
             let project = project.clone();
+            let named = caller.named();
+            let of = named.as_deref().map(|it| format!(" of {}", it.display()));
+            let key = named.map(|it| project.key(&it));
             let found = blocking(caller, move |caller| {
-                Ok(default_job(&project, &caller.actor))
+                Ok(default_job(&project, key.as_deref(), &caller.actor))
             })
             .await?;
             let (folder, job) = found.ok_or_else(|| {
-                let problem = Problem::new(ProblemKind::Usage, "there are no jobs");
+                let text = format!("there are no jobs{}", of.unwrap_or_default());
+                let problem = Problem::new(ProblemKind::Usage, text);
                 problem.hint(hint![nb(Verb::Exec).word("CELL"), " begins one"])
             })?;
             (caller.progress)(&format!("job {} · {} · {}", job.id, job.by, describe(&job)));
@@ -266,10 +267,14 @@ pub async fn wait(
     follow_job(caller, folder, seen, request.follow, observer).await
 }
 
-/// Returns the job of a request that names none: the actor's oldest that is not over, else what runs now, else
-/// its newest.
-fn default_job(project: &Project, actor: &Actor) -> Option<(JobFolder, Job)> {
-    let read = |folder: JobFolder| Some((folder.read().ok()?, folder));
+/// Returns the job of a request that names none, of a notebook or of all: the actor's oldest that is not over, else what
+/// runs now, else its newest.
+fn default_job(project: &Project, key: Option<&str>, actor: &Actor) -> Option<(JobFolder, Job)> {
+    let read = |folder: JobFolder| {
+        let job = folder.read().ok()?;
+        let is_meant = key.is_none_or(|key| key == job.notebook);
+        is_meant.then_some((job, folder))
+    };
     let is_own = |job: &Job| actor.has_done(&Actor::from(&*job.actor()));
     let open = project.open_jobs().into_iter().filter_map(read);
     let open = open.filter(|(job, _)| job.state != JobState::Done);
@@ -336,7 +341,10 @@ pub async fn question(caller: &Caller, request: QuestionRequest) -> Result<JobQu
     let project = caller.project()?;
     let folder = match &request.job {
         Some(id) => project.job(id)?,
-        None => the_one_that_asks(&project)?,
+        None => the_one_that_asks(
+            &project,
+            caller.named().map(|it| project.key(&it)).as_deref(),
+        )?,
     };
     let job = folder.read()?;
     let may_ask = may_ask_unseen(&job);
@@ -369,13 +377,14 @@ fn answered_before(job: &str) -> Problem {
     Problem::new(ProblemKind::Conflict, text)
 }
 
-/// Returns the one job of a project that asks something.
-fn the_one_that_asks(project: &Project) -> Result<JobFolder, Problem> {
+/// Returns the one job of a notebook, or of all, that asks something.
+fn the_one_that_asks(project: &Project, key: Option<&str>) -> Result<JobFolder, Problem> {
     let mut unseen = Vec::new();
     let mut asking = Vec::new();
     for folder in project.open_jobs() {
         match folder.read() {
-            Ok(job) if job.state == JobState::Done => {}
+            Ok(job)
+                if job.state == JobState::Done || key.is_some_and(|key| key != job.notebook) => {}
             Ok(job) if may_ask_unseen(&job) => unseen.push(job.id),
             Ok(job) => asking.extend(job.prompt.map(|prompt| (prompt, folder))),
             Err(_) => {}
@@ -516,7 +525,8 @@ mod tests {
             project.make_job(&mut job).unwrap();
             job.id
         };
-        let chosen = |by: &str| default_job(&project, &Actor::from(by)).map(|(_, job)| job.id);
+        let chosen =
+            |by: &str| default_job(&project, None, &Actor::from(by)).map(|(_, job)| job.id);
         assert_eq!(chosen("ada"), None);
         let old = make("ada", JobState::Done, 1);
         let done = make("ada", JobState::Done, 2);

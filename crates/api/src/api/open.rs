@@ -239,9 +239,12 @@ pub(super) async fn open_if_closed(
         ..problem
     })?;
     if let OpenAnswer::Opened(opened) = opened {
-        let kernel = opened.session.kernelspec.as_ref();
-        let kernel = kernel.map_or("its kernel", |spec| &spec.display_name);
-        (caller.progress)(&format!("{key}: no kernel ran; started {kernel}"));
+        // A renamed notebook has its running kernel: the notes say so.
+        if opened.how == OpenOutcome::Started {
+            let kernel = opened.session.kernelspec.as_ref();
+            let kernel = kernel.map_or("its kernel", |spec| &spec.display_name);
+            (caller.progress)(&format!("{key}: no kernel ran; started {kernel}"));
+        }
         let notes = opened.notes.iter();
         notes.for_each(|note| (caller.progress)(&note.to_string()));
     }
@@ -469,8 +472,7 @@ async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result
     (caller.progress)(&format!("installs ipykernel: {commands}"));
     blocking(caller, move |_| {
         install(&commands).map_err(|error| {
-            let by_hand = format!("run it by hand: {commands}");
-            Problem::new(ProblemKind::Failed, causes(&error)).hint(by_hand)
+            Problem::new(ProblemKind::Failed, causes(&error)).hint(error.hint(&commands))
         })
     })
     .await

@@ -9,11 +9,6 @@ use super::envelope::Answer;
 use super::problem::Problem;
 use crate::editing::view;
 
-/// Where the state is in a notebook's metadata.
-///
-/// Source: <https://ipywidgets.readthedocs.io/en/stable/embedding.html>.
-const STATE: [&str; 2] = ["widgets", "application/vnd.jupyter.widget-state+json"];
-
 /// The widgets of a notebook.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -35,7 +30,7 @@ pub async fn widgets(caller: &Caller) -> Result<WidgetsAnswer, Problem> {
     let file = caller.notebook_file().await?;
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
-        let state = document.metadata(&STATE);
+        let state = document.widget_state();
         Ok(WidgetsAnswer {
             widgets: state.and_then(|state| serde_json::from_str(&state.text()).ok()),
             notebook: NotebookSummary::of(&file, &document),

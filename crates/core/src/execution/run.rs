@@ -47,6 +47,9 @@ use crate::wire::ConnectionInfo;
 /// How often to send code that was removed from the queue because another client's cell failed.
 const SENDS: u32 = 3;
 
+/// The pause before a cell is sent a second time, after another client\'s error emptied the queue.
+const SEND_PAUSE: Duration = Duration::from_millis(250);
+
 /// How long a command that interrupts the kernel may take to record it, and the pause between two looks.
 const INTERRUPT_RECORDED: Duration = Duration::from_millis(250);
 const INTERRUPT_POLL: Duration = Duration::from_millis(10);
@@ -287,7 +290,7 @@ impl Runner {
             is_idle_missing: false,
         };
         let mut status = CellEnd::Aborted;
-        for _ in 0..SENDS {
+        for send in 0..SENDS {
             let ended = match std::mem::take(&mut is_idle) {
                 true => None,
                 false => match running.idle(client, observer).await {
@@ -306,6 +309,10 @@ impl Runner {
             };
             if status != CellEnd::Aborted {
                 break;
+            }
+            if send + 1 < SENDS {
+                // tslab (1.0) refuses all that comes within 200 ms of an error.
+                tokio::time::sleep(SEND_PAUSE * (send + 1)).await;
             }
         }
         if matches!(status, CellEnd::Ok | CellEnd::Error) && !running.is_idle_missing {
@@ -725,6 +732,13 @@ impl Running<'_> {
             }
             // Another command or a front end has interrupted the kernel.
             Some(RequestEnd::Raised(raised)) if raised.is_interrupt() => CellEnd::Interrupted,
+            // IPython ends an interrupted `await` so.
+            Some(RequestEnd::Raised(raised))
+                if raised.ename == "CancelledError"
+                    && self.kernel.was_interrupted_since(asked_at).await =>
+            {
+                CellEnd::Interrupted
+            }
             Some(RequestEnd::Raised(_)) => CellEnd::Error,
             Some(RequestEnd::Aborted) => CellEnd::Aborted,
             Some(RequestEnd::KernelGone(why)) => {

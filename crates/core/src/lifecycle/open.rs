@@ -326,6 +326,16 @@ async fn take_up_renamed(
     }
 }
 
+/// Takes over the kernel and the history of a notebook that another program has renamed to this one, as opening it does.
+/// Returns a note for the user if there was one.
+pub async fn take_up(notebook: &Path, by: &str) -> Option<String> {
+    let options = OpenOptions {
+        by: by.to_owned(),
+        ..OpenOptions::default()
+    };
+    take_up_renamed(&Project::find(notebook)?, notebook, &options).await
+}
+
 /// Makes sure that a session's own kernel runs.
 async fn ensure_own_kernel(
     servers: &impl ServerKernels,

@@ -21,6 +21,7 @@ use crate::kernel::process::detach::PreforkedProcess;
 use crate::kernel::process::launch;
 use crate::kernel::process::plan::Supervision;
 use crate::kernel::process::{Process, Signal};
+use crate::kernel::spec::quirks;
 use crate::kernel::variables::ProcessVariables;
 use crate::project::{
     Backend, KernelSettings, Lock, Project, RealSpec, Relation, ResourceLimits, Session, State,
@@ -33,6 +34,9 @@ use crate::wire::Transport;
 /// How often to start a kernel on TCP, with new ports each time, if another program takes one of
 /// its ports.
 const PORT_TRIES: usize = 3;
+
+/// How long a kernel may take until it binds the first of its Unix sockets.
+const FIRST_SOCKET: Duration = Duration::from_secs(5);
 
 /// How many of the last lines of a kernel's log are shown when it cannot start.
 const LINES: usize = 12;
@@ -211,14 +215,16 @@ impl<'a> LockedSession<'a> {
         })
     }
 
-    /// Starts the kernel on an existing connection file and waits until it is ready.
+    /// Starts the kernel on an existing connection file and waits until it is ready. A kernel that binds no Unix socket
+    /// is started again on TCP.
     pub(super) async fn run(
         &self,
         files: &KernelFiles,
         spec: &RealSpec,
-        transport: Transport,
+        mut transport: Transport,
         timeout: Duration,
     ) -> Result<Session, OpenError> {
+        let mut is_on_tcp_instead = false;
         for attempt in 1.. {
             let started = self.launch(files, spec).await;
             let (process, log_start) = match started {
@@ -228,7 +234,28 @@ impl<'a> LockedSession<'a> {
                     return Err(error);
                 }
             };
-            match self.wait_until_ready(files, &process, timeout).await {
+            let ready = tokio::select! {
+                ready = self.wait_until_ready(files, &process, timeout) => Some(ready),
+                () = self.no_socket(files, spec, transport) => None,
+            };
+            let Some(ready) = ready else {
+                end_group(&process).await;
+                self.wait_for_supervisor(&process).await;
+                files.remove(&self.variables);
+                transport = Transport::Tcp;
+                self.record(|session| session.transport = transport)?;
+                self.create(files, false, transport, spec)?;
+                is_on_tcp_instead = true;
+                continue;
+            };
+            if is_on_tcp_instead {
+                let name = &spec.display_name;
+                let text = format!(
+                    "{name} bound no Unix socket within {FIRST_SOCKET:?}: it was started again on TCP"
+                );
+                *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            }
+            match ready {
                 Err(OpenError::Died { log, .. }) => {
                     self.wait_for_supervisor(&process).await;
                     let lines = launch::last_lines(&log, log_start, LINES);
@@ -263,6 +290,21 @@ impl<'a> LockedSession<'a> {
             }
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// Returns once a kernel of this machine has had time to bind a Unix socket and has bound none; never for a kernel that
+    /// may not use TCP, or is known to bind them.
+    async fn no_socket(&self, files: &KernelFiles, spec: &RealSpec, transport: Transport) {
+        let session = self.session().ok().flatten();
+        let is_free =
+            session.is_some_and(|it| it.as_remote().is_none() && it.confinement().is_none());
+        if transport == Transport::Ipc && is_free && !quirks::binds_unix_sockets(spec) {
+            tokio::time::sleep(FIRST_SOCKET).await;
+            if !files.is_open() && !files.has_socket(&self.variables) {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
     }
 
     /// Starts the bridge of a kernel on a server, on an existing connection file, and waits until the kernel answers.

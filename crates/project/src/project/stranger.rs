@@ -1,4 +1,4 @@
-//! Kernels that another program has recorded in a `state.json` with three keys.
+//! Kernels that another program has recorded in a `state.json` with three keys. Others beside them are passed over.
 //!
 //! Such a record is used to connect to the kernel and for nothing else: no process in it is
 //! signalled, no file deleted, no command run. It counts only if the connection file is a private
@@ -14,9 +14,6 @@ use serde_json::{Map, Value};
 
 use super::beneath;
 use super::state::State;
-
-/// The three keys, and one that may be added.
-const KEYS: [&str; 4] = ["notebook", "connection_file", "kernel_pid", "version"];
 
 /// The keys of a connection file for the ports of its kernel.
 const PORTS: [&str; 5] = [
@@ -51,7 +48,8 @@ impl Kernel {
 pub(super) fn kernel(dir: &Path) -> Option<Kernel> {
     let text = beneath::read(&dir.join("state.json"), FILE_BYTES_MAX).ok()?;
     let fields: Map<String, Value> = serde_json::from_slice(&text).ok()?;
-    if !fields.keys().all(|key| KEYS.contains(&key.as_str())) {
+    // Of other keys nothing is read; with sessions it is another user's or another machine's `nb`.
+    if fields.contains_key("sessions") {
         return None;
     }
     let path = |key: &str| Some(PathBuf::from(fields.get(key)?.as_str()?));
@@ -181,8 +179,14 @@ mod tests {
         assert_eq!(found.notebook, place.root.join("t.ipynb"));
         assert_eq!(found.pid, Some(7));
         let mut more = keys;
+        more["written_by"] = json!("another program");
+        assert_eq!(
+            place.state(&more),
+            Some(found),
+            "other keys are passed over"
+        );
         more["sessions"] = json!({});
-        assert_eq!(place.state(&more), None, "it is no three keys");
+        assert_eq!(place.state(&more), None, "only nb has sessions");
         for ip in ["127.3.2.1", "::1", "localhost"] {
             assert!(place.names(&place.connection(&json!({"transport": "tcp", "ip": ip}))));
         }

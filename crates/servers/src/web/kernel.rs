@@ -143,10 +143,7 @@ async fn variables(call: NotebookCall) -> Result<Reply, Problem> {
 
 /// `GET /api/notebooks/{id}/jobs`
 async fn jobs(call: NotebookCall) -> Result<Reply, Problem> {
-    let request = JobsRequest {
-        of_notebook: true,
-        all: false,
-    };
+    let request = JobsRequest { all: false };
     Reply::of(&api::jobs(&call.caller, request).await?)
 }
 

@@ -1,7 +1,6 @@
 //! Installs ipykernel into a Python, with the program that manages its environment.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -24,13 +23,72 @@ pub enum InstallError {
     #[error("ipykernel is not installed: {0}")]
     Untrusted(#[from] Untrusted),
     /// The program failed.
-    #[error("cannot install ipykernel: {install} ended with {status}")]
+    #[error(
+        "cannot install ipykernel: {install} ended with {status}{}",
+        after(output)
+    )]
     Ended {
         /// The commands.
         install: String,
         /// How it ended.
         status: ExitStatus,
+        /// What the program printed.
+        output: String,
     },
+    /// The system's Python lacks the modules that make environments and install pip.
+    #[error(
+        "cannot install ipykernel: this Python has no venv, which a package of the system holds"
+    )]
+    NoVenv {
+        /// The package.
+        package: String,
+    },
+}
+
+/// Returns a program's output as lines below a message.
+fn after(output: &str) -> String {
+    match output.trim_end() {
+        "" => String::new(),
+        output => format!(":\n{output}"),
+    }
+}
+
+impl InstallError {
+    fn of(commands: &InstallCommands, status: ExitStatus, output: String) -> Self {
+        let lacks = [
+            "ensurepip is not",
+            "ensurepip is disabled",
+            "No module named",
+        ];
+        let is_meant = |line: &str| {
+            lacks.iter().any(|lacks| line.contains(lacks))
+                && (line.contains("ensurepip") || line.contains("venv"))
+        };
+        if !output.lines().any(is_meant) {
+            return Self::Ended {
+                install: commands.to_string(),
+                status,
+                output,
+            };
+        }
+        // Debian's Python names the package of its version.
+        let named = output
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("apt install "));
+        Self::NoVenv {
+            package: named.unwrap_or("python3-venv").to_owned(),
+        }
+    }
+
+    /// Returns what to do.
+    pub fn hint(&self, commands: &InstallCommands) -> String {
+        match self {
+            Self::NoVenv { package } => {
+                format!("on Debian and Ubuntu: apt install {package}; then again")
+            }
+            _ => format!("run it by hand: {commands}"),
+        }
+    }
 }
 
 /// Fails if a sandboxed kernel may have changed the environment or project: package managers run
@@ -43,35 +101,99 @@ fn check(commands: &InstallCommands) -> Result<(), Untrusted> {
         .try_for_each(|path| trust::check("the file", path))
 }
 
-/// Runs the commands one after the other; their output goes to stderr. Blocks until they have
-/// ended; a Ctrl-C ends them together with this process.
+/// Runs the commands one after the other. Blocks until they have ended; a Ctrl-C ends them together with this process. A
+/// new environment that does not become whole is taken away.
 pub fn install(commands: &InstallCommands) -> Result<(), InstallError> {
     check(commands)?;
-    for command in &commands.commands {
+    let made = made(commands).filter(|folder| folder.symlink_metadata().is_err());
+    let result = commands.commands.iter().try_for_each(|command| {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let cannot = |source| InstallError::Program {
             program: program.clone(),
             source,
         };
-        // stdout is for the answer of nb.
-        let out = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
         let program_path = match Path::new(program).is_absolute() {
             true => Some(program.into()),
             false => trust::on_path(program, &ProcessVariables),
         };
         let missing = || cannot(io::Error::from(io::ErrorKind::NotFound));
-        let status = Command::new(program_path.ok_or_else(missing)?)
+        let ended = Command::new(program_path.ok_or_else(missing)?)
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(out)
-            .status()
+            .output()
             .map_err(cannot)?;
-        if !status.success() {
-            return Err(InstallError::Ended {
-                install: commands.to_string(),
-                status,
-            });
+        if ended.status.success() {
+            return Ok(());
+        }
+        let output = [ended.stdout, ended.stderr].concat();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        Err(InstallError::of(commands, ended.status, output))
+    });
+    if let (Err(_), Some(made)) = (&result, made) {
+        let _ = std::fs::remove_dir_all(made);
+    }
+    result
+}
+
+/// Returns the folder of the environment that the commands make.
+fn made(commands: &InstallCommands) -> Option<&Path> {
+    let words = commands.commands.first()?;
+    let at = words.iter().position(|word| word == "venv")?;
+    words.get(at + 1).map(Path::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Installs with a stand-in for `python -m venv`: a script for a shell, in which `$3` is the new folder.
+    fn install_with(script: &str) -> (InstallError, bool) {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().canonicalize().unwrap().join(".venv");
+        let program = temp.path().join("python");
+        std::fs::write(&program, script).unwrap();
+        let words = [
+            "/bin/sh",
+            program.to_str().unwrap(),
+            "-m",
+            "venv",
+            folder.to_str().unwrap(),
+        ];
+        let commands = InstallCommands {
+            commands: vec![words.map(str::to_owned).to_vec()],
+            python: folder.join("bin/python"),
+        };
+        let error = install(&commands).unwrap_err();
+        (error, folder.exists())
+    }
+
+    #[test]
+    fn a_python_without_venv_leaves_no_half_of_an_environment() {
+        for (text, package) in [
+            (
+                "ensurepip is not\n    apt install python3.13-venv\navailable",
+                "python3.13-venv",
+            ),
+            (
+                "/usr/bin/python3: No module named ensurepip",
+                "python3-venv",
+            ),
+            ("/usr/bin/python3: No module named venv", "python3-venv"),
+        ] {
+            let script = format!("mkdir -p \"$3/bin\"; echo '{text}'; exit 1");
+            let (error, is_left) = install_with(&script);
+            let InstallError::NoVenv { package: found } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(found, package);
+            assert!(!is_left);
         }
     }
-    Ok(())
+
+    #[test]
+    fn what_a_program_printed_is_told_when_it_fails() {
+        let (error, is_left) = install_with("mkdir \"$3\"; echo no network >&2; exit 3");
+        assert!(error.to_string().ends_with(":\nno network"), "{error}");
+        assert!(!is_left);
+    }
 }

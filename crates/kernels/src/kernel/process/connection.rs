@@ -270,6 +270,12 @@ impl KernelFiles {
         sockets.collect()
     }
 
+    /// Returns whether the kernel has bound a Unix socket where its connection file says.
+    pub fn has_socket(&self, variables: &dyn Variables) -> bool {
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        self.sockets(variables).iter().any(exists)
+    }
+
     /// Removes the kernel's Unix sockets.
     pub fn remove_sockets(&self, variables: &dyn Variables) {
         for path in self.sockets(variables) {

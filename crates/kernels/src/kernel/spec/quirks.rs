@@ -10,10 +10,19 @@ use crate::wire::Transport;
 /// Returns the transport of a kernel that supports only one.
 ///
 /// deno (2.9) takes the `ip` in its connection file for a host name and exits; evcxr (0.22) exits because its
-/// ZMQ library does not support Unix sockets.
+/// ZMQ library does not support Unix sockets. tslab (1.0) and kernels on the JVM (almond, IJava, Kotlin's, BeakerX)
+/// listen at other paths, or nowhere.
 pub fn transport(spec: &RealSpec) -> Option<Transport> {
-    let is_evcxr = program(&spec.argv) == Some("evcxr_jupyter".as_ref());
-    (is_evcxr || is_deno(&spec.argv)).then_some(Transport::Tcp)
+    let is = |name: &str| program(&spec.argv) == Some(name.as_ref());
+    let is_kotlin = spec.argv.iter().any(|word| word == "run_kotlin_kernel");
+    let only_tcp = ["evcxr_jupyter", "tslab", "java"].into_iter().any(is);
+    (only_tcp || is_kotlin || is_deno(&spec.argv)).then_some(Transport::Tcp)
+}
+
+/// Returns whether a kernel is known to bind the Unix sockets that its connection file names, so that only a slow start
+/// keeps it from them.
+pub fn binds_unix_sockets(spec: &RealSpec) -> bool {
+    spec.argv.iter().any(|word| word == "ipykernel_launcher")
 }
 
 /// Returns how long a kernel that may publish outputs after idle must be silent before a cell counts as
@@ -47,10 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_kernels_know_tcp_alone() {
+    fn some_kernels_know_tcp_alone() {
         for (argv, only) in [
             (&["/opt/bin/deno", "jupyter", "--kernel"][..], true),
             (&["deno", "run"], false),
+            (&["/usr/bin/tslab", "kernel", "--js"], true),
+            (&["java", "-jar", "ijava.jar"], true),
+            (&["python", "-m", "run_kotlin_kernel"], true),
             (
                 &["/home/a/.cargo/bin/evcxr_jupyter", "--control_file"],
                 true,

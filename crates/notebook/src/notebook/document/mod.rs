@@ -5,6 +5,7 @@
 
 mod cell;
 mod cell_list;
+mod dialect;
 pub(in crate::notebook) mod ids;
 mod kernelspec;
 mod legacy;

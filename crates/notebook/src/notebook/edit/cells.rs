@@ -231,9 +231,15 @@ impl Document {
             0 => return Err(DocumentEditError::NotFound(cell.id.clone())),
             1 => {}
             _ if all => {}
-            count => {
-                let cell = cell.id.clone();
-                return Err(DocumentEditError::Several { cell, count });
+            _ => {
+                let line = |at: &usize| {
+                    let before = source.get(..*at).unwrap_or_default();
+                    1 + memchr::memchr_iter(b'\n', before).count()
+                };
+                return Err(DocumentEditError::Several {
+                    cell: cell.id.clone(),
+                    lines: found.iter().map(line).collect(),
+                });
             }
         }
         let mut text = Vec::with_capacity(source.len());

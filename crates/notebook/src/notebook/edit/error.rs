@@ -18,12 +18,15 @@ pub enum DocumentEditError {
     #[error("the text to replace is not in cell {0}")]
     NotFound(String),
     /// The text to replace is in the cell more than once.
-    #[error("the text to replace is {count} times in cell {cell}: give more of it, or replace all")]
+    #[error(
+        "the text to replace is {} times in cell {cell}, on lines {}: give more of it, or replace all",
+        lines.len(), named(lines)
+    )]
     Several {
         /// The cell's id.
         cell: String,
-        /// How often it occurs.
-        count: usize,
+        /// The line, from 1, on which each of them begins.
+        lines: Vec<usize>,
     },
     /// The text to replace is empty.
     #[error("the text to replace is empty")]
@@ -72,4 +75,14 @@ fn read_only_hint(format: u64) -> &'static str {
         ..4 => ": `jupyter nbconvert --to notebook` makes it one of format 4",
         _ => "",
     }
+}
+
+/// Returns the first numbers of lines as text.
+fn named(lines: &[usize]) -> String {
+    const MOST: usize = 8;
+    let mut lines = lines.to_vec();
+    lines.dedup();
+    let named: Vec<_> = lines.iter().take(MOST).map(usize::to_string).collect();
+    let more = if lines.len() > MOST { " …" } else { "" };
+    format!("{}{more}", named.join(", "))
 }

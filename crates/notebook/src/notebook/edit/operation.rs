@@ -569,7 +569,7 @@ mod tests {
             ),
             (
                 r#"[{"op":"replace","cell":"aaaa","old":"a","new":"b"}]"#.to_owned(),
-                "operation 0: the text to replace is 8 times in cell aaaa: give more of it, or replace all".to_owned(),
+                "operation 0: the text to replace is 8 times in cell aaaa, on lines 1, 2: give more of it, or replace all".to_owned(),
             ),
             (
                 r#"[{"op":"edit","cell":"aaaa","if_rev":"0000000000","source":""}]"#.to_owned(),

@@ -5,21 +5,31 @@ use std::collections::BTreeMap;
 use super::error::DocumentEditError;
 use crate::notebook::document::Document;
 use crate::notebook::json::Json;
-use crate::notebook::outputs::{WIDGET_STATE, Widgets};
+use crate::notebook::outputs::{WIDGET_STATE, Widgets, stored_models};
 
 impl Document {
-    /// Stores the state of widgets in the notebook's metadata, and returns whether that changed it. The
-    /// state of other widgets stays as long as an output or another widget refers to them.
+    /// Returns the stored state of widgets, as the schema has it; `None` if there is none. Colab stores the models
+    /// without the level `state`.
+    pub fn widget_state(&self) -> Option<Json> {
+        let stored = self.metadata(&["widgets", WIDGET_STATE])?;
+        if stored.get("state").is_some() {
+            return Some(stored);
+        }
+        let models = stored_models(self);
+        Some(state(&models))
+    }
+
+    /// Stores the state of widgets in the notebook's metadata, and returns whether that changed it. Changes of a
+    /// widget that an earlier job made go into its stored state. The state of other widgets stays as long as an output
+    /// or another widget refers to them.
     ///
     /// # Errors
     /// The format is read-only.
     pub fn put_widgets(&mut self, widgets: &Widgets) -> Result<bool, DocumentEditError> {
-        let new = widgets.shown().map(|(id, it)| (id.clone(), it.to_json()));
-        let mut models: BTreeMap<String, Json> = new.collect();
-        let mut old: BTreeMap<String, Json> = BTreeMap::new();
-        if let Some(state) = self.metadata(&["widgets", WIDGET_STATE, "state"]) {
-            let keys = state.keys().into_iter();
-            old.extend(keys.filter_map(|id| state.get(&id).map(|model| (id, model))));
+        let mut old = stored_models(self);
+        let mut models: BTreeMap<String, Json> = widgets.models_beside(&old).collect();
+        if models.is_empty() {
+            return Ok(false);
         }
         let mut texts: Vec<String> = self
             .cells()
@@ -39,13 +49,16 @@ impl Document {
             );
             models.extend(referenced);
         }
-        let models = Json::object(models.iter().map(|(id, model)| (id.as_str(), model)));
-        let state = Json::object([
-            ("state", &models),
-            ("version_major", &Json::from(2_u64)),
-            ("version_minor", &Json::from(0_u64)),
-        ]);
-        let widgets = Json::object([(WIDGET_STATE, &state)]);
-        self.set_notebook_metadata(&["widgets"], &widgets)
+        self.set_notebook_metadata(&["widgets", WIDGET_STATE], &state(&models))
     }
+}
+
+/// Returns models in the schema of widget state.
+fn state(models: &BTreeMap<String, Json>) -> Json {
+    let models = Json::object(models.iter().map(|(id, model)| (id.as_str(), model)));
+    Json::object([
+        ("state", &models),
+        ("version_major", &Json::from(2_u64)),
+        ("version_minor", &Json::from(0_u64)),
+    ])
 }

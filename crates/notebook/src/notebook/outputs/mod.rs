@@ -19,6 +19,6 @@ pub use size::size;
 pub use stale::stale_note;
 pub use widgets::Widgets;
 
-pub(in crate::notebook) use widgets::WIDGET_STATE;
+pub(in crate::notebook) use widgets::{WIDGET_STATE, stored_models};
 
 pub(in crate::notebook) use mime::is_json;

@@ -64,15 +64,13 @@ impl Output {
                 )
             }
             b"error" | b"pyerr" => {
-                let kind = OutputKind::Error {
-                    ename: string_field("ename"),
-                    evalue: string_field("evalue"),
-                };
-                (
-                    kind,
-                    traceback(field("traceback").unwrap_or_default()),
-                    Vec::new(),
-                )
+                let (ename, evalue) = (string_field("ename"), string_field("evalue"));
+                let mut text = traceback(field("traceback").unwrap_or_default());
+                if text.is_empty() {
+                    // Kernels of SQL, bash and C send no traceback.
+                    text = format!("{ename}: {evalue}");
+                }
+                (OutputKind::Error { ename, evalue }, text, Vec::new())
             }
             b"execute_result" | b"display_data" | b"pyout" => {
                 let kind = match &*output_type {
@@ -264,8 +262,11 @@ fn text_of(raw: &[u8]) -> String {
     lossy(joined_strings(raw)).into_owned()
 }
 
-/// Joins a traceback, which is a list of lines without newlines.
+/// Joins a traceback, which is a list of lines without newlines, or from some kernels one text.
 fn traceback(raw: &[u8]) -> String {
+    if raw.starts_with(b"\"") {
+        return text_of(raw);
+    }
     let lines = crate::notebook::json::items(raw);
     let lines = lines.into_iter().map(|line| text_of(line.of(raw)));
     lines.collect::<Vec<_>>().join("\n")
@@ -366,5 +367,19 @@ mod tests {
             r#"{"output_type":"error","ename":"E","evalue":"x","traceback":["\u001b[0;31ma\u001b[0m","b"]}"#,
         );
         assert_eq!(error.text, "a\nb");
+    }
+
+    #[test]
+    fn an_error_without_a_traceback_says_its_message_and_one_text_is_a_traceback() {
+        for (traceback, text) in [
+            ("[]", "SQLError: no such table"),
+            ("null", "SQLError: no such table"),
+            (r#""Error in f()\n1. f()""#, "Error in f()\n1. f()"),
+        ] {
+            let error = format!(
+                r#"{{"output_type":"error","ename":"SQLError","evalue":"no such table","traceback":{traceback}}}"#
+            );
+            assert_eq!(read(&error).text, text);
+        }
     }
 }

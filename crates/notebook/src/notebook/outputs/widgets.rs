@@ -82,9 +82,9 @@ impl Widgets {
         true
     }
 
-    /// Says whether there are no widgets.
+    /// Says whether the kernel has sent no state.
     pub fn is_empty(&self) -> bool {
-        self.shown().next().is_none()
+        self.models.is_empty()
     }
 
     /// Returns the id of the output widget that a `comm_msg` sets to capture outputs, if the widget was
@@ -98,17 +98,8 @@ impl Widgets {
 
     /// Adds an output widget that was created earlier, with its state in the notebook.
     pub fn load(&mut self, id: &str, document: Option<&Document>) {
-        let path = ["widgets", WIDGET_STATE, "state", id, "state"];
-        let state = document.and_then(|it| it.metadata(&path));
-        let mut model = Model::default();
-        for key in state.iter().flat_map(Json::keys) {
-            if let Some(value) = state.as_ref().and_then(|it| it.get(&key)) {
-                model.state.insert(key, value);
-            }
-        }
-        if let Some(outputs) = model.state.get("outputs") {
-            model.before = outputs.items().collect();
-        }
+        let stored = document.and_then(|it| stored_models(it).remove(id));
+        let model = stored.as_ref().map(Model::stored).unwrap_or_default();
         self.models.insert(id.to_owned(), model);
     }
 
@@ -154,6 +145,7 @@ impl Widgets {
         let paths = value_at(content, &["data", "buffer_paths"]);
         let paths = paths.iter().flat_map(Json::items);
         for (path, buffer) in paths.zip(buffers) {
+            let path = Json::list(&path.items().collect::<Vec<_>>());
             let path = path.text().into_owned();
             model.buffers.insert(path, STANDARD.encode(buffer));
         }
@@ -169,12 +161,34 @@ impl Widgets {
         }
     }
 
-    /// Returns the models, by their ids.
-    pub(in crate::notebook) fn shown(&self) -> impl Iterator<Item = (&String, &Model)> {
-        let models = self.models.iter();
-        // Other comms may have a state, too.
-        models.filter(|(_, model)| model.state.contains_key("_model_name"))
+    /// Returns the models in the schema of widget state, by their ids. Of one that was made earlier only the changes
+    /// are known: they are added to its stored state.
+    pub(in crate::notebook) fn models_beside(
+        &self,
+        stored: &BTreeMap<String, Json>,
+    ) -> impl Iterator<Item = (String, Json)> {
+        self.models.iter().filter_map(|(id, model)| {
+            // Other comms may have a state, too.
+            if model.state.contains_key("_model_name") {
+                return Some((id.clone(), model.to_json()));
+            }
+            let stored = Model::stored(stored.get(id)?);
+            Some((id.clone(), stored.changed_by(model).to_json()))
+        })
     }
+}
+
+/// Returns the stored models of a notebook, by their ids.
+pub(in crate::notebook) fn stored_models(document: &Document) -> BTreeMap<String, Json> {
+    let Some(stored) = document.metadata(&["widgets", WIDGET_STATE]) else {
+        return BTreeMap::new();
+    };
+    let models = stored.get("state").unwrap_or(stored);
+    let keys = models.keys().into_iter();
+    let models = keys.filter_map(|id| models.get(&id).map(|model| (id, model)));
+    models
+        .filter(|(id, _)| id != "version_major" && id != "version_minor")
+        .collect()
 }
 
 /// Returns the comm id in a message's content.
@@ -183,6 +197,38 @@ fn comm(content: &[u8]) -> Option<String> {
 }
 
 impl Model {
+    /// Reads a model in the schema of widget state.
+    fn stored(stored: &Json) -> Self {
+        let mut model = Self::default();
+        let state = stored.get("state");
+        for key in state.iter().flat_map(Json::keys) {
+            if let Some(value) = state.as_ref().and_then(|it| it.get(&key)) {
+                model.state.insert(key, value);
+            }
+        }
+        if let Some(outputs) = model.state.get("outputs") {
+            model.before = outputs.items().collect();
+        }
+        for buffer in stored.get("buffers").iter().flat_map(Json::items) {
+            let data = buffer.get("data").and_then(|data| data.as_string());
+            if let (Some(path), Some(data)) = (buffer.get("path"), data) {
+                let path = Json::list(&path.items().collect::<Vec<_>>());
+                model.buffers.insert(path.text().into_owned(), data);
+            }
+        }
+        model
+    }
+
+    fn changed_by(mut self, changes: &Self) -> Self {
+        if changes.state.contains_key("outputs") {
+            self.before.clear();
+        }
+        self.state.extend(changes.state.clone());
+        self.buffers.extend(changes.buffers.clone());
+        self.taken.clone_from(&changes.taken);
+        self
+    }
+
     fn text(&self, key: &str) -> Option<String> {
         self.state.get(key)?.as_string()
     }
@@ -256,7 +302,10 @@ mod tests {
             &json!({"comm_id": "x", "data": {"id": 1}}),
             &[]
         ));
-        assert!(widgets.is_empty());
+        assert_eq!(
+            notebook(&json!({}), &json!([])).put_widgets(&widgets),
+            Ok(false)
+        );
         take(&mut widgets, "comm_open", &open("a", "IntModel"), &[]);
         let update = json!({"comm_id": "a", "data": {
             "method": "update", "state": {"value": 2, "b": {}}, "buffer_paths": [["b", "c"]],
@@ -393,7 +442,10 @@ mod tests {
         take(&mut unknown, "comm_msg", &request("q"), &[]);
         assert!(take(&mut unknown, "stream", &stream("b"), &[]));
         assert_eq!(updates(&mut unknown).len(), 1);
-        assert!(unknown.is_empty());
+        assert_eq!(
+            notebook(&json!({}), &json!([])).put_widgets(&unknown),
+            Ok(false)
+        );
     }
 
     #[test]
@@ -412,5 +464,54 @@ mod tests {
         let ids: Vec<_> = state.as_object().unwrap().keys().collect();
         assert_eq!(ids, ["new", "part", "shown"]);
         assert_eq!(state["new"]["model_name"], "IntModel");
+    }
+
+    #[test]
+    fn a_widget_that_another_job_advances_keeps_its_stored_state() {
+        let buffer = |data: &str| json!([{"data": data, "encoding": "base64", "path": ["b", "c"]}]);
+        let bar = json!({"model_name": "FloatProgressModel", "model_module": "m", "buffers": buffer("aGk="),
+            "state": {"_model_name": "FloatProgressModel", "value": 0, "max": 9}});
+        let metadata = json!({"widgets": {"other": 1, WIDGET_STATE: {"state": {"bar": bar}}}});
+        let outputs =
+            json!([{"output_type": "display_data", "metadata": {}, "data": {"x": "bar"}}]);
+        let mut document = notebook(&metadata, &outputs);
+        let mut widgets = Widgets::default();
+        let update = |value: u64| json!({"comm_id": "bar", "data": {"method": "update", "state": {"value": value}, "buffer_paths": [["b", "c"]]}});
+        take(&mut widgets, "comm_msg", &update(5), &[b"yo"]);
+        take(
+            &mut widgets,
+            "comm_msg",
+            &json!({"comm_id": "y", "data": {"state": {"a": 1}}}),
+            &[],
+        );
+        assert!(!widgets.is_empty());
+        assert_eq!(document.put_widgets(&widgets), Ok(true));
+        let stored = state(&document)["state"].clone();
+        assert_eq!(stored["bar"]["state"]["value"], 5);
+        assert_eq!(stored["bar"]["state"]["max"], 9);
+        assert_eq!(stored["bar"]["buffers"], buffer("eW8="));
+        assert_eq!(stored.get("y"), None);
+        assert_eq!(
+            document.metadata(&["widgets", "other"]).unwrap().text(),
+            "1"
+        );
+        assert_eq!(document.put_widgets(&widgets), Ok(false));
+    }
+
+    #[test]
+    fn models_that_colab_stored_without_a_level_are_kept() {
+        let metadata = json!({"widgets": {WIDGET_STATE: {"dead": {"state": {"layout": "IPY_MODEL_part"}}, "part": {}}}});
+        let outputs =
+            json!([{"output_type": "display_data", "metadata": {}, "data": {"x": "dead"}}]);
+        let mut document = notebook(&metadata, &outputs);
+        let before = document.widget_state().unwrap();
+        let before: Value = serde_json::from_str(&before.text()).unwrap();
+        assert_eq!(before["state"]["dead"]["state"]["layout"], "IPY_MODEL_part");
+        let mut widgets = Widgets::default();
+        take(&mut widgets, "comm_open", &open("new", "IntModel"), &[]);
+        document.put_widgets(&widgets).unwrap();
+        let state = state(&document)["state"].clone();
+        let ids: Vec<_> = state.as_object().unwrap().keys().collect();
+        assert_eq!(ids, ["dead", "new", "part"]);
     }
 }

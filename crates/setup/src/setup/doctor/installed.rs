@@ -34,7 +34,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
     let started = StartedByName::known(variables);
     let describe = |program: &Path| match started.may_start(program) {
         true => describe_program(program),
-        false => "a program of a project".to_owned(),
+        false => "a program of a project,".to_owned(),
     };
     let folder = own.parent().unwrap_or(Path::new("/"));
     let first = format!("export PATH={}:\"$PATH\"", quote(folder));
@@ -53,7 +53,7 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
         Some(other) => Check::bad(
             ABOUT,
             format!(
-                "{} comes first on PATH and is {}, not this one: version {version}, {}",
+                "{} comes first on PATH and is {} not this one: version {version}, {}",
                 other.display(),
                 describe(other),
                 own.display()
@@ -72,7 +72,8 @@ pub(super) fn own_program(variables: &dyn Variables) -> Check {
 fn describe_program(program: &Path) -> String {
     match version_of(program, "nb") {
         Some(version) => format!("another nb, version {version},"),
-        None => "another program".to_owned(),
+        // nb-cli and nteract install a program of this name, too.
+        None => "another program, of nb-cli or nteract perhaps,".to_owned(),
     }
 }
 
@@ -223,7 +224,11 @@ mod tests {
         assert_eq!(hidden.verdict, Verdict::Bad);
         assert!(hidden.text.contains("other/nb comes first"), "{hidden:?}");
         assert_eq!(check(&[&own, &other]).verdict, Verdict::Note);
-        assert!(hidden.text.contains("is another program, not this one"));
+        assert!(
+            hidden
+                .text
+                .contains("is another program, of nb-cli or nteract perhaps, not this one")
+        );
         write_script(&other.join("nb"), "echo nb 0.0.9 \\(an older one\\)");
         let older = check(&[&other, &own]);
         let text = "other/nb comes first on PATH and is another nb, version 0.0.9,";
@@ -233,7 +238,11 @@ mod tests {
         assert!(after.text.contains(text), "{after:?}");
         write_script(&other.join("nb"), "echo nb-convert 7.0");
         let other_program = check(&[&own, &other]);
-        assert!(other_program.text.contains("another program comes after"));
+        assert!(
+            other_program
+                .text
+                .contains("another program, of nb-cli or nteract perhaps, comes after")
+        );
         let nowhere = check(&[]);
         assert_eq!(nowhere.verdict, Verdict::Bad);
         let fix = nowhere.fix.unwrap().to_string();
