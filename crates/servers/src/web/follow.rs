@@ -111,13 +111,13 @@ impl NotebookFollower {
     }
 
     /// Sends new outputs of a job.
-    fn send_outputs(&self, job: &str, message: PageMessage) {
-        if let PageMessage::Output { notebook, cell, .. } = &message {
+    fn send_outputs(&self, job: &str, message: &PageMessage) {
+        if let PageMessage::Output { notebook, cell, .. } = message {
             self.runs(job, notebook, cell);
         }
         let mut set = self.set();
         if let (Some(running), PageMessage::Output { outputs, cut, .. }) =
-            (set.running.get_mut(job), &message)
+            (set.running.get_mut(job), message)
         {
             running.cut |= cut;
             match running.cut {
@@ -125,7 +125,7 @@ impl NotebookFollower {
                 false => running.outputs.extend(outputs.iter().cloned()),
             }
         }
-        self.feed.send(&message);
+        self.feed.send(message);
     }
 
     /// Follows a notebook, from now on. Must be called on the worker.
@@ -151,10 +151,7 @@ impl NotebookFollower {
         let Some(id) = self.callers.id_of(notebook) else {
             return Ok(());
         };
-        let request = JobsRequest {
-            of_notebook: true,
-            all: false,
-        };
+        let request = JobsRequest { all: false };
         for ListedJob { job, .. } in api::jobs(caller, request).await?.jobs {
             let mut cells = job.cells.iter().filter(|it| it.status.is_none());
             let Some(cell) = cells.next().and_then(|it| it.cell.as_deref()) else {
@@ -288,7 +285,7 @@ async fn pass_outputs(
     let collector = OutputCollector::default();
     let send = || {
         for message in collector.take(notebook) {
-            follower.send_outputs(job, message);
+            follower.send_outputs(job, &message);
         }
     };
     let mut reported_prompt: Option<(Option<String>, JobPrompt)> = None;
