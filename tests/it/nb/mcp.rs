@@ -808,6 +808,14 @@ fn a_server_offers_no_more_than_it_was_told_to() {
         let call = json!({"notebook": "a.ipynb", "action": action});
         assert_eq!(client.call(tool, &call).error()["code"], 403, "{action}");
     }
+    // A call that was repeated with an answer would answer the code's question.
+    let repeated = json!({
+        "name": "read_cell", "arguments": {"notebook": "a.ipynb", "cell": "abcd"},
+        "requestState": "{\"run_id\": \"1\", \"number\": 1}",
+        "inputResponses": {"answer": {"action": "accept", "content": {"answer": "yes"}}},
+    });
+    let refused = client.request("tools/call", &repeated);
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let status = json!({"notebook": "a.ipynb", "action": "status"});
     assert!(
         client

@@ -47,7 +47,7 @@ use crate::wire::ConnectionInfo;
 /// How often to send code that was removed from the queue because another client's cell failed.
 const SENDS: u32 = 3;
 
-/// The pause before a cell is sent a second time, after another client\'s error emptied the queue.
+/// The pause before a cell is sent a second time, after another client's error emptied the queue.
 const SEND_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long a command that interrupts the kernel may take to record it, and the pause between two looks.

@@ -170,8 +170,11 @@ impl ServerHandler for Handler {
         }
         let mut arguments = request.arguments.unwrap_or_default();
         tool.add_defaults(&request.name, &mut arguments);
-        let mut may_ask = is_stateless(&context) && can_ask(&context);
+        // A form answers as the tool does.
+        let answers = self.tool(ToolName::AnswerInput.name());
+        let mut may_ask = is_stateless(&context) && can_ask(&context) && answers.is_ok();
         if let Some(state) = &request.request_state {
+            answers?;
             let responses = request.input_responses.unwrap_or_default();
             (tool, may_ask) = questions::answered(state, &responses, &mut arguments)?;
         }
