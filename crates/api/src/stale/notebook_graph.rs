@@ -148,7 +148,7 @@ impl NotebookGraph {
         cache: &mut EffectsCache,
         cancel: &Cancel,
     ) -> Result<Self, GraphError> {
-        let mut graph = Self::with(document, runs, cache, cancel)?;
+        let mut graph = Self::with(document, |_, _| true, runs, cache, cancel)?;
         let not_run = graph
             .cells()
             .filter(|(_, cell)| cell.stale == Some(Stale::NotRun));
@@ -159,8 +159,10 @@ impl NotebookGraph {
     }
 
     /// Analyses a notebook whose kernel has run this.
+    /// Makes the graph of the code cells for whose index in the notebook and source `is_meant` is true.
     fn with(
         document: &Document,
+        is_meant: impl Fn(usize, &str) -> bool,
         runs: &[PastRun],
         cache: &mut EffectsCache,
         cancel: &Cancel,
@@ -169,7 +171,7 @@ impl NotebookGraph {
         let code = cells.filter(|(_, cell)| cell.cell_type() == CellType::Code);
         let code = code.map(|(place, cell)| (place, cell.id(), cell.source()));
         let code: Vec<_> = code
-            .filter(|(.., source)| !source.trim().is_empty())
+            .filter(|(place, _, source)| !source.trim().is_empty() && is_meant(*place, source))
             .collect();
         let cells = code.iter().map(|(_, id, source)| (*id, source.as_ref()));
         let mut run_counts = HashMap::new();
@@ -191,16 +193,28 @@ impl NotebookGraph {
         document: &Document,
         places: &BTreeSet<usize>,
     ) -> BTreeSet<String> {
-        let language = language_of(notebook, document);
-        let graph = with_known(notebook, |known| {
-            known.effects.set_language(language);
-            Self::with(document, &[], &mut known.effects, &Cancel::default())
-        });
-        let Ok(graph) = graph else {
-            return BTreeSet::new();
+        // The graphs of few cells would make the common cache forget the others.
+        let mut cache = EffectsCache::default();
+        cache.set_language(language_of(notebook, document));
+        let mut nowhere = |is_meant: &dyn Fn(usize, &str) -> bool| {
+            let none = Cancel::default();
+            let graph = Self::with(document, is_meant, &[], &mut cache, &none).ok();
+            let names = graph.map(|graph| graph.names_defined_nowhere(places));
+            names.unwrap_or_default()
         };
-        let cells = places.iter().filter_map(|place| graph.cell_at(*place));
-        let names = cells.flat_map(|cell| graph.graph.defined_nowhere(cell));
+        // Most often the few cells that have the names that these ones read give them a value: the others need not be read.
+        let of_others = nowhere(&|place, _| places.contains(&place));
+        let has_one = |source: &str| of_others.iter().any(|name| source.contains(name));
+        let near = nowhere(&|place, source| places.contains(&place) || has_one(source));
+        match near.is_empty() {
+            true => near,
+            false => nowhere(&|_, _| true),
+        }
+    }
+
+    fn names_defined_nowhere(&self, places: &BTreeSet<usize>) -> BTreeSet<String> {
+        let cells = places.iter().filter_map(|place| self.cell_at(*place));
+        let names = cells.flat_map(|cell| self.graph.defined_nowhere(cell));
         names.map(ToString::to_string).collect()
     }
 
