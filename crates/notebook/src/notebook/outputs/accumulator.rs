@@ -427,19 +427,16 @@ impl AccumulatedOutput {
     }
 }
 
-/// Returns the texts in a reply's payload that no message has, each as the content of a `display_data`: the pages of
-/// IPython's `?`, which JupyterLab shows among the outputs, and the text of `%load` for this cell.
+/// Returns the pages in a reply's payload, which IPython's `?` sends, each as the content of a
+/// `display_data`: JupyterLab shows them among the outputs.
 pub fn pager_pages(reply: &[u8]) -> Vec<Json> {
     let reply = decoded(reply);
     let reply = reply.as_bytes();
     let payload = value_at(reply, &["payload"]);
     let pages = payload.iter().flat_map(Json::items).filter_map(|item| {
-        let replaces = item.get("replace").is_some_and(|it| it.text() == "true");
-        let data = match &*string(item.bytes(), "source") {
-            "page" => item.get("data")?,
-            "set_next_input" if replaces => Json::object([("text/plain", &item.get("text")?)]),
-            _ => return None,
-        };
+        let data = item
+            .get("data")
+            .filter(|_| string(item.bytes(), "source") == "page")?;
         let metadata = Json::object([]);
         Some(Json::object([("data", &data), ("metadata", &metadata)]))
     });
@@ -761,15 +758,11 @@ mod tests {
 
     #[test]
     fn pages_are_shown_among_the_outputs() {
-        let reply = br#"{"payload":[{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
+        let reply = br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
         let pages = pager_pages(reply);
         assert_eq!(pages.len(), 1);
         let is = r#"{"output_type":"display_data","data":{"text/plain":"help"},"metadata":{}}"#;
         assert_eq!(fold(&[("display_data", &pages[0].text())]), [is]);
-        let load = br#"{"payload":[{"source":"set_next_input","text":"x = 1","replace":true}]}"#;
-        let is = r#"{"output_type":"display_data","data":{"text/plain":"x = 1"},"metadata":{}}"#;
-        let loaded = pager_pages(load)[0].text().into_owned();
-        assert_eq!(fold(&[("display_data", &loaded)]), [is]);
         for none in ["not json", "{}", r#"{"payload":[{"source":"page"},7]}"#] {
             assert!(super::pager_pages(none.as_bytes()).is_empty(), "{none}");
         }
