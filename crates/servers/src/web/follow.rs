@@ -157,8 +157,7 @@ impl NotebookFollower {
             let Some(cell) = cells.next().and_then(|it| it.cell.as_deref()) else {
                 continue;
             };
-            self.runs(&job.id, &id, cell);
-            self.follow_job(&job.id, &id, notebook.to_owned());
+            self.follow_job(&job.id, &id, Some(cell), notebook.to_owned());
         }
         Ok(())
     }
@@ -246,19 +245,24 @@ impl NotebookFollower {
             if let EventKind::Requested(start) = &event.kind
                 && let Some(job) = &start.job
             {
-                if let Some(cell) = &start.cell {
-                    self.runs(job, &notebook, cell);
-                }
-                self.follow_job(job, &notebook, path);
+                self.follow_job(job, &notebook, start.cell.as_deref(), path);
             }
             let event = Box::new(event);
             self.feed.send(&PageMessage::Event { notebook, event });
         }
     }
 
-    fn follow_job(self: &Arc<Self>, job: &str, notebook: &str, path: PathBuf) {
-        let jobs = &mut self.set().jobs;
-        if jobs.len() >= FOLLOWED_MAX || !jobs.insert(job.to_owned()) {
+    /// Follows a job, which runs a cell now.
+    fn follow_job(self: &Arc<Self>, job: &str, notebook: &str, cell: Option<&str>, path: PathBuf) {
+        let (is_new, is_followed) = {
+            let jobs = &mut self.set().jobs;
+            let is_new = jobs.len() < FOLLOWED_MAX && jobs.insert(job.to_owned());
+            (is_new, jobs.contains(job))
+        };
+        if let Some(cell) = cell.filter(|_| is_followed) {
+            self.runs(job, notebook, cell);
+        }
+        if !is_new {
             return;
         }
         let (follower, job) = (self.clone(), job.to_owned());
