@@ -70,6 +70,21 @@ struct RunningCell {
     cut: bool,
 }
 
+impl FollowedSet {
+    /// Notes that a job runs a cell now.
+    fn runs(&mut self, job: &str, notebook: &str, cell: &str) -> &mut RunningCell {
+        let running = self.running.entry(job.to_owned()).or_default();
+        if running.cell != cell {
+            *running = RunningCell {
+                notebook: notebook.to_owned(),
+                cell: cell.to_owned(),
+                ..RunningCell::default()
+            };
+        }
+        running
+    }
+}
+
 impl NotebookFollower {
     pub(super) fn new(callers: Callers, feed: Arc<Feed>) -> Self {
         Self {
@@ -97,28 +112,17 @@ impl NotebookFollower {
         (self.feed.number(), found.map(|it| it.outputs.clone()))
     }
 
-    /// Notes that a job runs a cell now.
-    fn runs(&self, job: &str, notebook: &str, cell: &str) {
-        let mut set = self.set();
-        let running = set.running.entry(job.to_owned()).or_default();
-        if running.cell != cell {
-            *running = RunningCell {
-                notebook: notebook.to_owned(),
-                cell: cell.to_owned(),
-                ..RunningCell::default()
-            };
-        }
-    }
-
     /// Sends new outputs of a job.
     fn send_outputs(&self, job: &str, message: &PageMessage) {
-        if let PageMessage::Output { notebook, cell, .. } = message {
-            self.runs(job, notebook, cell);
-        }
         let mut set = self.set();
-        if let (Some(running), PageMessage::Output { outputs, cut, .. }) =
-            (set.running.get_mut(job), message)
+        if let PageMessage::Output {
+            notebook,
+            cell,
+            outputs,
+            cut,
+        } = message
         {
+            let running = set.runs(job, notebook, cell);
             running.cut |= cut;
             match running.cut {
                 true => running.outputs.clear(),
@@ -254,14 +258,14 @@ impl NotebookFollower {
 
     /// Follows a job, which runs a cell now.
     fn follow_job(self: &Arc<Self>, job: &str, notebook: &str, cell: Option<&str>, path: PathBuf) {
-        let (is_new, is_followed) = {
-            let jobs = &mut self.set().jobs;
-            let is_new = jobs.len() < FOLLOWED_MAX && jobs.insert(job.to_owned());
-            (is_new, jobs.contains(job))
+        let is_new = {
+            let mut set = self.set();
+            let is_new = set.jobs.len() < FOLLOWED_MAX && set.jobs.insert(job.to_owned());
+            if let Some(cell) = cell.filter(|_| set.jobs.contains(job)) {
+                set.runs(job, notebook, cell);
+            }
+            is_new
         };
-        if let Some(cell) = cell.filter(|_| is_followed) {
-            self.runs(job, notebook, cell);
-        }
         if !is_new {
             return;
         }
