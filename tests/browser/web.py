@@ -216,8 +216,8 @@ def slips(book):
     book.select(2)
     book.cell(2).get_by_role("button", name="Delete this cell").dblclick()
     expect(book.page.locator(".cell")).to_have_count(count - 1)
-    line = book.page.locator(".removed")
-    expect(line).to_have_text(re.compile("Cell 3 is deleted."))
+    line = book.page.locator(".cells > .removed")
+    expect(line).to_have_text(re.compile(r"Deleted: 2 · \w+ · # Title"))
     picture(book.page, "web-deleted")
     line.get_by_role("button", name="Undo").click()
     expect(book.page.locator(".cell")).to_have_count(count)
@@ -278,7 +278,7 @@ def interrupt_and_reload(book):
     expect(book.outputs(6)).to_contain_text(f"step {len(seen) + 5}")
     seen = steps(book)
     assert seen == list(range(len(seen))), seen
-    book.page.get_by_role("button", name="Interrupt the kernel").click()
+    book.page.get_by_role("button", name="Stop", exact=True).click()
     expect(book.outputs(6)).to_contain_text("KeyboardInterrupt")
     expect(book.cell(6)).not_to_have_attribute("data-state", "running")
     expect(book.page.locator("header .kernel")).to_contain_text("idle")
@@ -305,7 +305,7 @@ def two_tabs(book, context):
 
 def history(book):
     say("who did what, and undo")
-    book.page.get_by_role("button", name="Show who did what").click()
+    book.page.get_by_role("button", name="History", exact=True).click()
     panel = book.page.get_by_role("complementary")
     expect(panel).to_contain_text("claude: insert")
     expect(panel).to_contain_text("human (browser) ran")
@@ -315,15 +315,17 @@ def history(book):
     nb("cell", BOOK, "first000")
     nb("edit", BOOK, "first000", "x = 31")
     expect(book.source(0)).to_contain_text("x = 31")
-    row = panel.locator(".row", has_text="claude: edit firs").first
-    row.get_by_role("button").click()
+    row = panel.locator(".row", has_text="claude: edit 0 · firs").first
+    row.locator("summary").click()
+    expect(row.locator(".diff")).to_contain_text("+ x = 31")
+    row.get_by_role("button", name="Undo this").click()
     expect(book.source(0)).to_contain_text("x = 30")
     picture(book.page, "web")
     panel.get_by_role("tab", name="Variables").click()
     expect(panel.locator("td", has_text=re.compile("^x$"))).to_be_visible()
     panel.get_by_role("tab", name="Deleted cells").click()
     expect(panel).to_contain_text(re.compile("Restore|No cell"))
-    book.page.get_by_role("button", name="Show who did what").click()
+    book.page.get_by_role("button", name="History", exact=True).click()
     expect(panel).to_be_hidden()
 
 

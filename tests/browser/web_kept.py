@@ -175,7 +175,7 @@ def types_ahead(book):
 
     new_cell(lambda: page.keyboard.press("b"), edits, 1, "table = load()")
     book.select(4)
-    insert = page.get_by_role("button", name="Add a code cell below (b)")
+    insert = page.get_by_role("button", name="Add code cell", exact=True)
     new_cell(insert.click, lambda: page.keyboard.type("odd = load()"), 5, "odd = load()")
     book.select(0)
     until(lambda: sources(RUN)[1:] == ["table = load()", "precious = 42", "odd = [i for i in range(9)]", "add = 3", "odd = load()"])  # fmt: skip

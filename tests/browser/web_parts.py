@@ -90,6 +90,9 @@ def main():
     expect.set_options(timeout=1000 * SECONDS)
     write(GRAPH, "a = 1", "b = a + 1", "print('sum', a + b)", "c = 5\nc")
     write(FAILS, "1 / 0", "print('after')")
+    notebook = json.loads(pathlib.Path(GRAPH).read_text())
+    notebook["cells"][0]["id"] = "makes_a0"
+    pathlib.Path(GRAPH).write_text(json.dumps(notebook))
     for name in [GRAPH, FAILS]:
         nb("open", name, "--python", os.environ["NB_TEST_PYTHON"])
     write_plots()
@@ -157,27 +160,26 @@ def graph(page):
     expect(book.outputs(2)).to_contain_text("sum 3")
     book.has_ended(3)
     expect(page.locator(".cell .stale:visible")).to_have_count(0)
-    first = json.loads(pathlib.Path(GRAPH).read_text())["cells"][0]["id"]
-    nb("cell", GRAPH, first)
-    nb("edit", GRAPH, first, "a = 10")
+    nb("cell", GRAPH, "makes_a0")
+    nb("edit", GRAPH, "makes_a0", "a = 10")
     expect(book.cell(0).locator(".stale")).to_have_text("Out of date: edited since it ran")
-    expect(book.cell(1).locator(".stale")).to_contain_text("Out of date: cell 1, which defines a, is stale")
+    expect(book.cell(1).locator(".stale")).to_contain_text("Out of date: 0 · make · a = 10, which defines a, is stale")
     expect(book.cell(2).locator(".stale")).to_be_visible()
     expect(book.cell(3).locator(".stale")).to_be_hidden()
     book.cell(1).get_by_role("button", name="Go to the cell that gives a").click()
     expect(book.cell(0)).to_have_attribute("aria-current", "true")
 
     say("the graph of the selected cell")
-    page.get_by_role("button", name="Show who did what").click()
+    page.get_by_role("button", name="History", exact=True).click()
     panel = page.get_by_role("complementary")
     panel.get_by_role("tab", name="Graph").click()
     book.select(1)
     above, below = [panel.get_by_role("region", name=name) for name in ["Depends on", "Needed by"]]
-    expect(above.get_by_role("listitem")).to_have_text(["Cell 1 a a = 10"])
-    expect(below.get_by_role("listitem")).to_have_text(["Cell 3 b print('sum', a + b)"])
+    expect(above.get_by_role("listitem")).to_have_text(["0 · make · a = 10 a"])
+    expect(below.get_by_role("listitem")).to_have_text([re.compile(r"2 · \w+ · print\('sum', a \+ b\) b")])
     book.select(0)
     expect(below.get_by_role("listitem")).to_have_count(2)
-    below.get_by_role("button", name="Go to cell 3").click()
+    below.get_by_role("button", name="Go to 2 · ").click()
     expect(book.cell(2)).to_have_attribute("aria-current", "true")
     expect(above.get_by_role("listitem")).to_have_count(2)
     expect(panel.get_by_role("region", name="Out of date: 3").get_by_role("listitem")).to_have_count(3)
@@ -194,9 +196,9 @@ def graph(page):
     page.route("**/graph", lambda route: route.continue_() if late else late.append(route))
     panel.get_by_role("tab", name="Graph").click()
     until(lambda: page.wait_for_timeout(10) or late)
-    panel.get_by_role("button", name="Show and run what is out of date").click()
+    panel.get_by_role("button", name="Run stale").click()
     plan = panel.get_by_role("region", name="Plan")
-    expect(plan.get_by_role("listitem").first).to_have_text("Cell 1 edited since it ran")
+    expect(plan.get_by_role("listitem").first).to_have_text("0 · make · a = 10 edited since it ran")
     with page.expect_response("**/graph"):
         late[0].continue_()
     page.unroute("**/graph")
@@ -207,7 +209,7 @@ def graph(page):
     expect(book.outputs(2)).to_contain_text("sum 21")
     expect(page.locator(".cell .stale:visible")).to_have_count(0)
     expect(panel.get_by_role("region", name="Out of date: 0")).to_contain_text("nothing")
-    page.get_by_role("button", name="Show and run what is out of date").first.click()
+    page.get_by_role("button", name="Why stale", exact=True).click()
     expect(plan).to_contain_text("Nothing is out of date.")
     assert book.problems == [], book.problems
 
@@ -317,7 +319,7 @@ def everywhere(page, context, panel):
             assert width[0] <= width[1], (context, size, width)
             tabs = panel.get_by_role("tablist")
             place = tabs.bounding_box()
-            for tab in ["History", "Variables", "Graph", "Deleted cells"]:
+            for tab in ["History", "Variables", "Graph", "Deleted cells", "Find"]:
                 panel.get_by_role("tab", name=tab).click()
                 expect(panel.get_by_role("tabpanel", name=tab)).not_to_be_empty()
                 assert tabs.bounding_box() == place, "what is shown has moved the tabs"

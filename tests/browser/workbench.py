@@ -7,9 +7,11 @@ kernel that runs cells as it does, and answers what only the workbench knows.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
 import nbformat
@@ -71,6 +73,38 @@ def main():
             SideBySide(workbench, page, saves_by_itself=number % 2 == 1, has_run=True).round(number)
             Switches(workbench, page, saves_by_itself=False, has_run=False).round(number)
             Reload(workbench, page, saves_by_itself=False, has_run=False).round(number)
+        below_the_project(workbench, page)
+
+
+def below_the_project(workbench, page):
+    """`nb` was installed by pip in a `.venv`, and the window shows a folder below the one that has `.nb`."""
+    say("nb in a .venv, the window below .nb")
+    folder = pathlib.Path("below").absolute()
+    programs = folder / ".venv/bin"
+    programs.mkdir(parents=True)
+    built = pathlib.Path(os.environ["NB_TEST_BINARY"])
+    for name in ("nb", "nb-proxy"):
+        shutil.copy(built.with_name(name), programs / name)
+    subprocess.run([programs / "nb", "serve", "--vscode"], check=True, capture_output=True)
+    assert pathlib.Path(".nb").is_dir() and not (folder / ".nb").exists()
+    workbench.port.unlink()
+    page.goto(f"{workbench.address}/?folder={folder}")
+    workbench.is_up()
+    book = folder / "below.ipynb"
+    write(book, "x = 1", "x")
+    shows(workbench, book)
+    until(lambda: record("below/below.ipynb") == [])
+    editors = [each for each in pathlib.Path("/proc").glob("[0-9]*/exe") if each.exists() and each.resolve() == programs / "nb"]
+    assert editors, "the extension does not run the nb of the .venv"
+    nb("cell", book, 0, 1)
+    began = time.monotonic()
+    nb("edit", book, 0, "x = 2")
+    expect(page.get_by_text("claude edited this")).to_be_visible()
+    say(f"a mark {time.monotonic() - began:.1f} s after an edit was begun")
+    nb("open", book, "--python", os.environ["NB_TEST_PYTHON"])
+    nb("exec", "-n", book, 0, 1)
+    expect(page.get_by_text("claude ran this").first).to_be_visible()
+    assert not (folder / ".nb").exists()
 
 
 # What is typed beside an agent: 66 characters, of which many are commands outside of a text.

@@ -191,6 +191,17 @@ fn the_page_shows_everybody_graphs_plots_and_widgets() {
 }
 
 #[test]
+fn a_person_writes_in_a_page_of_nb_web() {
+    let world = World::new();
+    if let Some(mut writes) = script(&world, "web_write.py")
+        && let Some(modules) = node::modules()
+    {
+        writes.env("NB_TEST_AXE", modules.join("axe-core/axe.min.js"));
+        succeed(&mut writes);
+    }
+}
+
+#[test]
 fn a_person_and_the_assistant_work_on_one_notebook() {
     let world = World::new();
     if let Some(mut assistant) = script(&world, "assistant.py")

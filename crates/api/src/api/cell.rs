@@ -68,6 +68,9 @@ pub struct ShownCell {
     pub index: usize,
     /// Its id.
     pub id: String,
+    /// As much of its id as other requests need.
+    #[serde(skip)]
+    pub short_id: String,
     /// Its type.
     #[serde(rename = "type")]
     pub cell_type: CellType,
@@ -164,6 +167,7 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
         let runs = running(&file).and_then(|runs| runs.cell);
         let graph = NotebookGraph::of(&file, document, Analysis::IfRun, &caller.cancel)?;
         let names = CellNames::of(document, &graph);
+        let short = document.short_ids();
         let mut files = OutputFiles::of(&file, &caller.working_dir);
         let cells = places.iter();
         let cells: Vec<_> = cells.filter_map(|at| document.cells().get(*at)).collect();
@@ -188,7 +192,8 @@ pub async fn cell(caller: &Caller, request: CellRequest) -> Result<CellAnswer, P
             let has_run = graph.has_run();
             let failed = cell.outputs_summary(0).failed;
             let state = state(cell, failed, stale.as_ref(), has_run, runs.as_deref());
-            shown(*index, cell, state, stale, outputs)
+            let short_id = short.get(*index).copied().unwrap_or_default();
+            shown(*index, short_id, cell, state, stale, outputs)
         });
         let answer = CellAnswer {
             cells: cells.collect(),
@@ -288,6 +293,7 @@ fn preferred_mime(output: &Output) -> Option<&str> {
 
 fn shown(
     index: usize,
+    short_id: &str,
     cell: &Cell,
     state: Option<&'static str>,
     stale: Option<StaleCell>,
@@ -298,6 +304,7 @@ fn shown(
     ShownCell {
         index,
         id: cell.id().to_owned(),
+        short_id: short_id.to_owned(),
         cell_type: cell.cell_type(),
         execution_count: cell.execution_count(),
         state,

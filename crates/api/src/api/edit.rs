@@ -10,6 +10,7 @@ use super::diff::{DiffAnswer, diff_documents};
 use super::envelope::Answer;
 use super::problem::editing::of_operation;
 use super::problem::{Problem, ProblemKind};
+pub use crate::editing::edit::Rewrite;
 use crate::editing::edit::{self, EditError, EditOutcome, Editor};
 use crate::editing::notebook_file::NotebookFile;
 use crate::hint;
@@ -155,6 +156,25 @@ pub async fn edit(caller: &Caller, request: EditRequest) -> Result<EditAnswer, P
     blocking(caller, move |_| {
         let outcome = edit::apply(&file, &request.operations, &editor);
         let outcome = outcome.map_err(|error| problem(error, request.is_list))?;
+        Ok(EditAnswer::of(&file, outcome))
+    })
+    .await
+}
+
+/// Writes a person's text of a cell, merged by lines with what others have written since.
+///
+/// # Errors
+/// There is no such cell, others have changed the same lines, or the file cannot be written.
+pub async fn rewrite(
+    caller: &Caller,
+    rewrite: Rewrite,
+    policy: EditPolicy,
+) -> Result<EditAnswer, Problem> {
+    let file = caller.notebook_file().await?;
+    let editor = caller.editor(policy);
+    blocking(caller, move |_| {
+        let outcome = edit::rewrite(&file, &rewrite, &editor);
+        let outcome = outcome.map_err(|error| problem(error, false))?;
         Ok(EditAnswer::of(&file, outcome))
     })
     .await

@@ -91,7 +91,9 @@ pub use self::consent::{LossesAnswer, losses};
 pub use self::copy::{CopiedItem, CopyAnswer, CopyRequest, copy};
 pub use self::diff::{DiffAnswer, DiffBase, DiffBefore, DiffRequest, diff_notebooks};
 pub use self::doctor::{DoctorAnswer, doctor};
-pub use self::edit::{EditAnswer, EditPolicy, EditRequest, cell_ids, edit, preview_edit};
+pub use self::edit::{
+    EditAnswer, EditPolicy, EditRequest, Rewrite, cell_ids, edit, preview_edit, rewrite,
+};
 pub use self::events::{EventFollower, EventsRequest, EventsStart, Position, events};
 pub use self::exec::{EditedCells, ExecAnswer, ExecRequest, exec, exec_edited};
 pub use self::export::{ExportAnswer, ExportRequest, export};
@@ -153,8 +155,9 @@ pub use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};
 pub use self::vars::{VarsAnswer, VarsRequest, vars};
 pub use self::versions::{
-    DeletedCell, DeletedCellsAnswer, DeletedCellsRequest, ListedVersion, VersionsAnswer,
-    VersionsRequest, cell_versions, deleted_cells,
+    DeletedCell, DeletedCellsAnswer, DeletedCellsRequest, DiffedSource, ListedVersion,
+    SourceDiffAnswer, SourceDiffRequest, VersionsAnswer, VersionsRequest, cell_versions,
+    deleted_cells, source_diff,
 };
 pub use self::versions::{deleted_line, version_lines};
 pub use self::vscode_settings::{SettingsChange, vscode_settings};

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::caller::{Caller, blocking};
 use super::columns;
 use super::envelope::Answer;
-use super::problem::Problem;
 use super::problem::editing::of_selection;
+use super::problem::{Problem, ProblemKind};
 use super::time::moment;
 use crate::activity::actor::Actor;
 use crate::editing::history::{self, CellVersion, Deleted, NotSelected, Selected};
@@ -16,7 +16,9 @@ use crate::editing::notebook_file::NotebookFile;
 use crate::editing::view;
 use crate::hint;
 use crate::hint::{Hint, Verb, nb};
-use crate::notebook::{CellSelector, CellType, ChangeKind, Document, Revision};
+use crate::notebook::{
+    CellSelector, CellType, ChangeKind, DiffHunk, Document, Revision, diff_sources,
+};
 
 /// How many characters of a version's first line are shown.
 const FIRST_LINE: usize = 80;
@@ -98,6 +100,75 @@ pub struct DeletedCell {
     pub cell: Deleted,
     /// Its first line; none where it is not kept any more.
     pub first_line: Option<String>,
+}
+
+/// Which two texts of a cell are compared.
+#[derive(Clone, Debug)]
+pub struct SourceDiffRequest {
+    /// The cell's id; it may be deleted.
+    pub cell: String,
+    /// The earlier version; none where the cell was not there.
+    pub before: Option<Revision>,
+    /// The later text.
+    pub after: DiffedSource,
+}
+
+/// The later text of a comparison.
+#[derive(Clone, Debug)]
+pub enum DiffedSource {
+    /// None: the cell was deleted.
+    Nothing,
+    /// That of a version.
+    Version(Revision),
+    /// One that the notebook does not have.
+    Text(String),
+}
+
+/// The lines in which two texts of a cell differ.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SourceDiffAnswer {
+    /// The cell's id.
+    pub cell: String,
+    /// The lines that differ, and a few around them.
+    pub source: Vec<DiffHunk>,
+}
+
+impl Answer for SourceDiffAnswer {}
+
+/// Compares two texts of a cell by lines.
+///
+/// # Errors
+/// The notebook cannot be read, or a version is not kept any more.
+pub async fn source_diff(
+    caller: &Caller,
+    request: SourceDiffRequest,
+) -> Result<SourceDiffAnswer, Problem> {
+    let file = caller.notebook_file().await?;
+    blocking(caller, move |caller| {
+        let document = view::open(&file, caller.by())?.document;
+        let stored = |revision: Revision| {
+            let now = document.cells().iter();
+            let now = now.clone().find(|it| it.revision() == revision);
+            let now = now.map(|cell| cell.source().into_owned());
+            let source = now.or_else(|| history::version_source(&file, revision));
+            source.ok_or_else(|| {
+                let text = format!("version {revision} of the cell is not kept any more");
+                Problem::new(ProblemKind::Failed, text)
+            })
+        };
+        let before = request.before.map(stored).transpose()?;
+        let after = match request.after {
+            DiffedSource::Nothing => None,
+            DiffedSource::Version(revision) => Some(stored(revision)?),
+            DiffedSource::Text(text) => Some(text),
+        };
+        Ok(SourceDiffAnswer {
+            cell: request.cell,
+            source: diff_sources(before.as_deref(), after.as_deref()),
+        })
+    })
+    .await
 }
 
 /// Lists the versions of one cell.

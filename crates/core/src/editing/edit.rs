@@ -15,7 +15,7 @@ use crate::hint;
 use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{
     Cell, CellChange, CellSelector, ChangeKind, Conflict, Document, Operation, OperationError,
-    OperationFailure, Replacement, Revision,
+    OperationFailure, Replacement, Revision, merge_keeping_both, merge_texts,
 };
 use crate::project;
 
@@ -168,6 +168,76 @@ pub fn replace(
         Ok((after, changes))
     })?;
     Ok((done, count))
+}
+
+/// A source that a person has written from an earlier one.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    /// The cell.
+    pub cell: CellSelector,
+    /// The source that the new one was written from.
+    pub base: String,
+    /// The new source.
+    pub source: String,
+    /// Whether both texts are kept where others have changed the same lines: the new one first.
+    pub keeps_both: bool,
+}
+
+impl Rewrite {
+    /// Returns the source that the cell gets: the new one, with the lines that others have changed since.
+    fn merged(&self, cell: &Cell) -> Result<String, EditError> {
+        let theirs = cell.source();
+        if let Some(merged) = merge_texts(&self.base, &theirs, &self.source) {
+            return Ok(merged);
+        }
+        if self.keeps_both {
+            return Ok(merge_keeping_both(&self.base, &self.source, &theirs));
+        }
+        let conflict = Conflict {
+            cell: Some(cell.id().to_owned()),
+            field: "source".to_owned(),
+            base: Some(self.base.clone()),
+            yours: Some(self.source.clone()),
+            theirs: Some(theirs.into_owned()),
+            revision: Some(cell.revision()),
+        };
+        Err(EditError::Unseen {
+            conflicts: vec![conflict],
+        })
+    }
+}
+
+/// Writes a person's text of a cell, merged by lines with what others have written since.
+///
+/// # Errors
+/// The cell was not found, others have changed the same lines, an editor has unsaved text in the cell, or the file cannot
+/// be written.
+pub fn rewrite(
+    notebook: &NotebookFile,
+    rewrite: &Rewrite,
+    editor: &Editor,
+) -> Result<EditOutcome, EditError> {
+    let command = EditCommand {
+        name: "edit".to_owned(),
+        forced: editor.force,
+        undoes: None,
+    };
+    let basis = EditBasis {
+        revisions: Vec::new(),
+        text: TextBasis::Quoted,
+    };
+    let failed = |source| OperationFailure { number: 0, source };
+    change(notebook, editor, &command, &basis, |document| {
+        let at = document.find(&rewrite.cell);
+        let at = at.map_err(|error| failed(error.into()))?;
+        let mut after = document.clone();
+        let Some(cell) = document.cells().get(at) else {
+            return Ok((after, Vec::new()));
+        };
+        let change = after.set_source(at, &rewrite.merged(cell)?);
+        let change = change.map_err(|error| failed(error.into()))?;
+        Ok((after, vec![change]))
+    })
 }
 
 /// Returns a notebook as it is and as the operations would change it. Nothing is written.

@@ -35,7 +35,8 @@ pub use edit::{
 pub use json::{Json, JsonError};
 pub use merge::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, MergedNotebook, OutputsDiff, changed_lines,
-    changes, diff, diff_metadata, merge, merge_texts, out_of_order, unite_texts,
+    changes, diff, diff_metadata, diff_sources, merge, merge_keeping_both, merge_texts,
+    out_of_order, unite_texts,
 };
 pub use outputs::{
     MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,

@@ -15,15 +15,19 @@ use super::reply::Reply;
 use super::server::WebServer;
 use crate::api::caller::Caller;
 use crate::api::envelope::Answer;
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
-    self, CellAnswer, CellRequest, DeletedCellsRequest, EditAnswer, EditPolicy, EditRequest,
-    NotebookSummary, OutputForm, RestoreRequest, ShownCell, UndoRequest,
+    self, CellAnswer, CellRequest, DeletedCellsRequest, DiffedSource, EditAnswer, EditPolicy,
+    EditRequest, MoveRequest, NotebookSummary, OutputForm, RestoreRequest, Rewrite, SearchRequest,
+    SearchScope, ShownCell, SourceDiffRequest, UndoRequest,
 };
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
 /// How many deleted cells are listed.
 const DELETED_MAX: usize = 50;
+
+/// How many lines a search returns.
+const MATCHES_MAX: usize = 200;
 
 pub(super) fn routes() -> Router<Arc<WebServer>> {
     let path = |rest: &str| format!("/api/notebooks/{{id}}{rest}");
@@ -38,9 +42,14 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/cells/{cell}/move"), move_route)
         .route(&path("/cells/{cell}/attachments"), get(route(Precondition::Cell, attachments)))
         .route(&path("/cells/{cell}/running"), get(route(Precondition::Cell, running)))
-        // A deleted cell comes back.
+        // The cell may be deleted.
+        .route(&path("/cells/{cell}/diff"), post(route(Precondition::Notebook, source_diff)))
         .route(&path("/cells/{cell}/restore"), post(route(Precondition::Notebook, restore)))
         .route(&path("/widgets"), get(route(Precondition::Notebook, widgets)))
+        .route(&path("/clear"), post(route(Precondition::Notebook, clear)))
+        .route(&path("/search"), get(route(Precondition::Notebook, search)))
+        .route(&path("/rename"), post(route(Precondition::Notebook, rename)))
+        .route(&path("/file"), get(route(Precondition::Notebook, file)))
         .route(&path("/undo"), post(route(Precondition::Notebook, undo)))
         .route(&path("/deleted"), get(route(Precondition::Notebook, deleted)))
 }
@@ -82,6 +91,8 @@ pub(super) struct WebNotebook {
 pub(super) struct WebCell {
     #[serde(flatten)]
     cell: ShownCell,
+    /// As much of its id as distinguishes it: its name for people.
+    short_id: String,
     /// A hash of the outputs, the execution count and the state: what a revision says nothing about.
     outputs_digest: String,
 }
@@ -95,6 +106,7 @@ impl WebCell {
         hash.update(serde_json::to_vec(&parts).unwrap_or_default());
         Self {
             outputs_digest: hex::encode(&hash.finalize()[..8]),
+            short_id: cell.short_id.clone(),
             cell,
         }
     }
@@ -161,6 +173,12 @@ async fn widgets(call: NotebookCall) -> Result<Reply, Problem> {
 pub(super) struct CellBody {
     /// The whole source; without it the source stays.
     source: Option<String>,
+    /// The source that the new one was written from. With it, other lines that others have changed since are kept, whatever
+    /// `If-Match` says.
+    base: Option<String>,
+    /// Whether both texts are kept where others have changed the same lines.
+    #[serde(default)]
+    both: bool,
     /// The type; without it the type stays.
     #[serde(rename = "type")]
     cell_type: Option<CellType>,
@@ -169,14 +187,125 @@ pub(super) struct CellBody {
 /// `PUT /api/notebooks/{id}/cells/{cell}`
 async fn edit(call: NotebookCall) -> Result<Reply, Problem> {
     let body: CellBody = call.body()?;
-    let operation = Operation::Edit {
-        cell: call.cell(),
-        if_rev: call.if_rev,
-        source: body.source,
-        cell_type: body.cell_type,
-        metadata: Vec::new(),
+    let cell = call.cell();
+    let operation = match body {
+        CellBody {
+            source: Some(source),
+            base: Some(base),
+            both: keeps_both,
+            cell_type: None,
+        } => {
+            let rewrite = Rewrite {
+                cell,
+                base,
+                source,
+                keeps_both,
+            };
+            let answer = api::rewrite(&call.caller, rewrite, EditPolicy::default()).await?;
+            return reply_of(&answer, &answer);
+        }
+        CellBody { base: Some(_), .. } | CellBody { both: true, .. } => {
+            let text = "`base` and `both` are for a new source, without a new type";
+            return Err(Problem::new(ProblemKind::Usage, text));
+        }
+        CellBody {
+            source, cell_type, ..
+        } => Operation::Edit {
+            cell,
+            if_rev: call.if_rev,
+            source,
+            cell_type,
+            metadata: Vec::new(),
+        },
     };
     apply_edit(&call.caller, operation).await
+}
+
+/// Which two texts of a cell are compared. Without a text and without a version there is none.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct SourceDiffBody {
+    /// The revision of the earlier one.
+    before: Option<Revision>,
+    /// The revision of the later one.
+    after: Option<Revision>,
+    /// The later one, if it is not in the notebook.
+    text: Option<String>,
+}
+
+/// `POST /api/notebooks/{id}/cells/{cell}/diff`
+async fn source_diff(call: NotebookCall) -> Result<Reply, Problem> {
+    let SourceDiffBody {
+        before,
+        after,
+        text,
+    } = call.body()?;
+    let request = SourceDiffRequest {
+        cell: call.cell_id().to_owned(),
+        before,
+        after: match (text, after) {
+            (Some(text), _) => DiffedSource::Text(text),
+            (None, Some(revision)) => DiffedSource::Version(revision),
+            (None, None) => DiffedSource::Nothing,
+        },
+    };
+    Reply::of(&api::source_diff(&call.caller, request).await?)
+}
+
+/// Whose outputs are cleared.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClearBody {
+    /// The ids of the cells; all if there are none.
+    #[serde(default)]
+    cells: Vec<String>,
+}
+
+/// `POST /api/notebooks/{id}/clear`
+async fn clear(call: NotebookCall) -> Result<Reply, Problem> {
+    let ClearBody { cells } = call.body()?;
+    let cells = cells.into_iter().map(CellSelector::Id).collect();
+    apply_edit(&call.caller, Operation::Clear { cells }).await
+}
+
+/// `GET /api/notebooks/{id}/search`: in sources and outputs, whatever the case of letters.
+async fn search(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = SearchRequest {
+        pattern: call.field("text").unwrap_or_default(),
+        is_text: true,
+        ignores_case: true,
+        within: SearchScope::All,
+        paths: Vec::new(),
+        limit: Some(MATCHES_MAX),
+    };
+    Reply::of(&api::search(&call.caller, request).await?)
+}
+
+/// The new path of a notebook.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct RenameBody {
+    /// The path below the folder of the server.
+    to: String,
+}
+
+/// `POST /api/notebooks/{id}/rename`: moves the notebook with its kernel and its history.
+async fn rename(call: NotebookCall) -> Result<Reply, Problem> {
+    let RenameBody { to } = call.body()?;
+    let request = MoveRequest {
+        from: call.notebook()?,
+        to: call.notebook_named(&to)?,
+    };
+    Reply::of(&api::move_to(&call.caller, request).await?)
+}
+
+/// `GET /api/notebooks/{id}/file`
+async fn file(call: NotebookCall) -> Result<Reply, Problem> {
+    let text = api::notebook_text(&call.caller).await?;
+    Ok(Reply::of_file(text.into_bytes()))
 }
 
 /// `DELETE /api/notebooks/{id}/cells/{cell}`

@@ -1,5 +1,6 @@
 //! What requests about a notebook have in common: each route is a function from a [`NotebookCall`] to a reply.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, RawQuery, Request};
@@ -66,14 +67,34 @@ pub(super) struct NotebookCall {
 impl NotebookCall {
     /// Returns the cell that the path names.
     pub(super) fn cell(&self) -> CellSelector {
-        CellSelector::Id(self.request.path.cell.clone().unwrap_or_default())
+        CellSelector::Id(self.cell_id().to_owned())
+    }
+
+    /// Returns the id of the cell that the path names.
+    pub(super) fn cell_id(&self) -> &str {
+        self.request.path.cell.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the path of the notebook.
+    ///
+    /// # Errors
+    /// It is outside of the server's folder, or no notebook.
+    pub(super) fn notebook(&self) -> Result<PathBuf, Problem> {
+        self.notebook_named(&self.request.path.id)
+    }
+
+    /// Returns the path of a notebook that the request names.
+    ///
+    /// # Errors
+    /// It is outside of the server's folder, or no notebook.
+    pub(super) fn notebook_named(&self, id: &str) -> Result<PathBuf, Problem> {
+        self.request.server.notebook(id)
     }
 
     /// Returns what the cell, which runs, has sent to the pages until now, and the number of the last message.
     pub(super) fn outputs_until_now(&self) -> (u64, Option<Vec<Value>>) {
-        let NotebookPath { id, cell } = &self.request.path;
-        let cell = cell.as_deref().unwrap_or_default();
-        self.request.server.outputs_until_now(id, cell)
+        let id = &self.request.path.id;
+        self.request.server.outputs_until_now(id, self.cell_id())
     }
 
     /// Reads the body.

@@ -13,7 +13,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use super::cells::{
-    CellBody, MoveBody, NewCellBody, RestoreBody, RunningCellAnswer, UndoBody, WebCell, WebNotebook,
+    CellBody, ClearBody, MoveBody, NewCellBody, RenameBody, RestoreBody, RunningCellAnswer,
+    SourceDiffBody, UndoBody, WebCell, WebNotebook,
 };
 use super::chat::conversation::ConversationAnswer;
 use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
@@ -25,8 +26,9 @@ use crate::api::job::RunAnswer;
 use crate::api::{
     AttachmentsAnswer, CompleteAnswer, DeletedCellsAnswer, DocumentationAnswer, EditAnswer,
     ExecAnswer, GraphAnswer, InterruptAnswer, InterruptJobAnswer, JobsAnswer, LogAnswer,
-    LossesAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer, ReplyAnswer, RestartAnswer,
-    RestoreAnswer, ShutdownAnswer, StatusAnswer, UndoAnswer, VarsAnswer, WidgetsAnswer,
+    LossesAnswer, MoveAnswer, NotebooksAnswer, OpenAnswer, PlanAnswer, ReplyAnswer, RestartAnswer,
+    RestoreAnswer, SearchAnswer, ShutdownAnswer, SourceDiffAnswer, StatusAnswer, UndoAnswer,
+    VarsAnswer, WidgetsAnswer,
 };
 
 /// The answers to a run: of cells, of code.
@@ -157,6 +159,24 @@ fn methods() -> Vec<RestMethod> {
             "Move a cell",
         )
         .if_match(),
+        RestMethod::post::<SourceDiffBody, SourceDiffAnswer>(
+            "/api/notebooks/{id}/cells/{cell}/diff",
+            "Compare two texts of a cell, which may be deleted",
+        ),
+        RestMethod::post::<ClearBody, EditAnswer>("/api/notebooks/{id}/clear", "Clear outputs"),
+        RestMethod::get::<SearchAnswer>(
+            "/api/notebooks/{id}/search",
+            "Find a text in sources and outputs, whatever the case of letters",
+        )
+        .query(&[("text", "the text")]),
+        RestMethod::post::<RenameBody, MoveAnswer>(
+            "/api/notebooks/{id}/rename",
+            "Move the notebook with its kernel and its history",
+        ),
+        RestMethod::get::<Value>(
+            "/api/notebooks/{id}/file",
+            "Read the notebook's file, as it is",
+        ),
         RestMethod::post::<RestoreBody, RestoreAnswer>(
             "/api/notebooks/{id}/cells/{cell}/restore",
             "Bring a version of a cell back, or a deleted cell",

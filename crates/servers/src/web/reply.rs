@@ -17,6 +17,8 @@ pub(super) struct Reply {
     status: StatusCode,
     /// The revision of what is in the answer.
     revision: Option<Revision>,
+    /// Whether the body is a notebook's file, and no JSON of this interface.
+    is_file: bool,
     body: Vec<u8>,
 }
 
@@ -27,8 +29,19 @@ impl Reply {
         Ok(Self {
             status: StatusCode::OK,
             revision: None,
+            is_file: false,
             body: body.map_err(|error| Problem::failed("write the answer", &error))?,
         })
+    }
+
+    /// Puts a notebook's file into a reply, which a browser saves under the last name of the address.
+    pub(super) fn of_file(body: Vec<u8>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            revision: None,
+            is_file: true,
+            body,
+        }
     }
 
     /// Sets the status.
@@ -61,6 +74,7 @@ impl Reply {
         Self {
             status,
             revision: None,
+            is_file: false,
             body: body.unwrap_or_default(),
         }
     }
@@ -74,9 +88,19 @@ impl Reply {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let json = HeaderValue::from_static("application/json");
+        let mime = match self.is_file {
+            true => "application/x-ipynb+json",
+            false => "application/json",
+        };
+        let mime = HeaderValue::from_static(mime);
         let mut response = (self.status, self.body).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response.headers_mut().insert(header::CONTENT_TYPE, mime);
+        if self.is_file {
+            let attachment = HeaderValue::from_static("attachment");
+            response
+                .headers_mut()
+                .insert(header::CONTENT_DISPOSITION, attachment);
+        }
         let tag = self
             .revision
             .and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());

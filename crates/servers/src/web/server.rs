@@ -1,5 +1,6 @@
 //! What all requests have in common, and the thread that does their work.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -106,6 +107,14 @@ impl WebServer {
             result.await.unwrap_or_else(|it| Reply::of_problem(&it))
         })
         .await
+    }
+
+    /// Returns the path of a notebook that a request names.
+    ///
+    /// # Errors
+    /// It is outside of the server's folder, or no notebook.
+    pub(super) fn notebook(&self, id: &str) -> Result<PathBuf, Problem> {
+        self.callers.notebook(id)
     }
 
     /// Returns what a running cell has sent to the pages until now, and the number of the last message.

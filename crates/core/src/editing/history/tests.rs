@@ -367,6 +367,40 @@ fn others_changes_of_other_lines_are_merged_and_those_of_the_same_are_not() {
     assert_eq!(text(), "x = 11\ny = 2\nz = 31\nw");
 }
 
+/// What a page or another front end writes from a text that it has shown before.
+#[test]
+fn a_text_that_is_rewritten_keeps_others_lines_and_is_refused_or_united_on_the_same_lines() {
+    let desk = Desk::new("a:1");
+    let text = || desk.read("reader").cells()[0].source().into_owned();
+    let rewrite = |source: &str, keeps_both| {
+        let rewrite = edit::Rewrite {
+            cell: CellSelector::Index(0),
+            base: "x = 1\ny = 2\nz = 3".to_owned(),
+            source: source.to_owned(),
+            keeps_both,
+        };
+        edit::rewrite(&desk.notebook, &rewrite, &editor("human"))
+    };
+    desk.edit("claude", &set("x = 10\ny = 2\nz = 3")).unwrap();
+    let done = rewrite("x = 1\ny = 2\nz = 30", false).unwrap();
+    assert_eq!(text(), "x = 10\ny = 2\nz = 30");
+    assert_eq!(done.changes.len(), 1, "{done:?}");
+    let Err(EditError::Unseen { conflicts }) = rewrite("x = 11\ny = 2\nz = 3", false) else {
+        panic!("both changed the first line")
+    };
+    assert_eq!(
+        conflicts[0].theirs.as_deref(),
+        Some("x = 10\ny = 2\nz = 30")
+    );
+    assert_eq!(
+        conflicts[0].revision,
+        desk.read("reader").cells()[0].revision().into()
+    );
+    assert_eq!(text(), "x = 10\ny = 2\nz = 30");
+    rewrite("x = 11\ny = 2\nz = 3", true).unwrap();
+    assert_eq!(text(), "x = 11\nx = 10\ny = 2\nz = 30");
+}
+
 #[test]
 fn an_edit_that_quotes_what_it_replaces_needs_no_look_at_the_rest() {
     let desk = Desk::new("a:1");

@@ -199,6 +199,13 @@ pub fn changed_lines(before: &str, after: &str) -> Vec<DiffLine> {
     hunks.flat_map(|hunk| hunk.lines).collect()
 }
 
+/// Returns the differences of two texts of a cell, with a few lines around each; the whole text where there is only one.
+pub fn diff_sources(before: Option<&str>, after: Option<&str>) -> Vec<DiffHunk> {
+    let in_both = before.is_some() && after.is_some();
+    let bytes = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
+    hunks(&bytes(before), &bytes(after), in_both, AROUND)
+}
+
 impl DiffHunk {
     /// Returns how many lines of the earlier and of the later text the hunk covers.
     pub fn lengths(&self) -> (usize, usize) {

@@ -27,6 +27,24 @@ pub fn merge_texts(base: &str, first: &str, second: &str) -> Option<String> {
     String::from_utf8(merged).ok()
 }
 
+/// Returns a text with the changes of both sides. Where they change the same lines, those of the first come before those of
+/// the second. Texts that differ in too many lines to be compared are united whole.
+pub fn merge_keeping_both(base: &str, first: &str, second: &str) -> String {
+    let texts = [base, first, second].map(str::as_bytes);
+    let merged = merged_by(texts, SameLines::Both);
+    let merged = merged.and_then(|merged| String::from_utf8(merged).ok());
+    merged.unwrap_or_else(|| unite_texts(first, second))
+}
+
+/// What becomes of lines that both sides have changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SameLines {
+    /// There is no merge.
+    Refused,
+    /// Both are kept.
+    Both,
+}
+
 /// Returns a text with the lines of both texts, in their order; where each has lines of its own, those of the first come
 /// before those of the second. A line that they have at different places is there once, as in the first.
 pub fn unite_texts(first: &str, second: &str) -> String {
@@ -54,6 +72,10 @@ pub fn unite_texts(first: &str, second: &str) -> String {
 
 /// Returns `base` with the changes of both sides; `None` if they cannot be merged.
 pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
+    merged_by([base, first, second], SameLines::Refused)
+}
+
+fn merged_by([base, first, second]: [&[u8]; 3], same_lines: SameLines) -> Option<Vec<u8>> {
     if first == second || base == second {
         return Some(first.to_vec());
     }
@@ -99,13 +121,14 @@ pub(super) fn merged(base: &[u8], first: &[u8], second: &[u8]) -> Option<Vec<u8>
                 continue;
             }
             // They touch the same lines, or insert at the same position.
-            if is_same || hunk.base.start < other.base.end {
+            let is_conflict = is_same || hunk.base.start < other.base.end;
+            if is_conflict && same_lines == SameLines::Refused {
                 return None;
             }
         }
         out.extend(base.get(at..hunk.base.start).unwrap_or_default());
         out.extend(new(hunk));
-        at = hunk.base.end;
+        at = at.max(hunk.base.end);
         last[hunk.side] = Some(hunk);
     }
     out.extend(base.get(at..).unwrap_or_default());
@@ -151,6 +174,23 @@ fn changes<T: Eq + Hash>(base: &[T], other: &[T], side: usize) -> Option<Vec<Rep
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_changes_of_the_same_lines_can_be_kept() {
+        for (base, first, second, want) in [
+            ("a\nb\nc", "a\nB\nc", "a\nbb\nC", "a\nB\nbb\nC"),
+            ("a\nb\nc", "A\nb\nc", "a\nb\nC", "A\nb\nC"),
+            ("a\nb\nc\nd", "a\nX\nd", "a\nb\nY\nd", "a\nX\nY\nd"),
+            ("a", "a\nb", "a\nc", "a\nb\nc"),
+            ("a", "b", "b", "b"),
+        ] {
+            assert_eq!(
+                merge_keeping_both(base, first, second),
+                want,
+                "{first:?} {second:?}"
+            );
+        }
+    }
 
     #[test]
     fn united_texts_have_each_line_once() {

@@ -17,7 +17,7 @@ pub use align::out_of_order;
 pub(super) use cell::outputs_lost;
 pub use diff::{
     CellDiff, CellSide, DiffHunk, DiffLine, FieldDiff, OutputsDiff, changed_lines, changes, diff,
-    diff_metadata,
+    diff_metadata, diff_sources,
 };
-pub use lines::{merge_texts, unite_texts};
+pub use lines::{merge_keeping_both, merge_texts, unite_texts};
 pub use three_way::{MergedNotebook, merge};

@@ -1,8 +1,9 @@
 // One cell: its source, its outputs, and what happens to it.
 
+import { differences } from "./diff.js";
 import { Editor } from "./editor.js";
 import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
-import { InSteps, button, duration, make, runButton } from "./parts.js";
+import { InSteps, button, duration, iconButton, make, runButton } from "./parts.js";
 
 const mounting = new InSteps((view) => view.mount());
 
@@ -31,6 +32,8 @@ export class CellView {
     this.running = null;
     /** The number of the last beginning or end of a run that was heard of. */
     this.heard = 0;
+    /** After how many of the notebook's writes its text was written last. */
+    this.written = 0;
     this.live = null;
     /** The outputs that have come while those before them are loaded. */
     this.late = null;
@@ -41,6 +44,11 @@ export class CellView {
 
   get id() {
     return this.data.id;
+  }
+
+  /** The name of the cell without its first line: its place from 0, and its short id. */
+  get name() {
+    return `${this.data.index} · ${this.data.short_id}`;
   }
 
   get text() {
@@ -54,6 +62,7 @@ export class CellView {
   build() {
     const { book } = this;
     this.prompt = make("div.prompt");
+    this.nameNode = make("div.name");
     this.note = make("div.note");
     this.source = make("div.source");
     this.plain = make("pre.plain", {}, this.data.source);
@@ -64,21 +73,34 @@ export class CellView {
     this.stale = make("p.stale", { hidden: true });
     this.outputsNode = make("div.outputs", { role: "region" });
     this.outputs = new Outputs(this.outputsNode, () => book.widgets());
-    this.runButton = runButton("▶", "Run this cell", () => book.run(this));
+    this.runButton = runButton("Run this cell", () => book.run(this));
     const tools = make(
       "div.cell-tools",
       { role: "toolbar", "aria-label": "Cell" },
       this.runButton,
-      button("↑", "Move up", () => book.move(this, -1)),
-      button("↓", "Move down", () => book.move(this, 1)),
-      button("+", "Insert a cell below", () => book.insert(this, "after")),
-      button("✕", "Delete this cell", () => book.remove(this)),
+      iconButton("up", "Move up", () => book.move(this, -1)),
+      iconButton("down", "Move down", () => book.move(this, 1)),
+      iconButton("copy", "Duplicate this cell", () => book.duplicate(this)),
+      iconButton("clear", "Clear its outputs", () => book.clear(this)),
+      iconButton("trash", "Delete this cell", () => book.remove(this)),
+    );
+    // For the mouse: the keys a and b do the same.
+    const above = (picture, name, type, words) => {
+      const node = iconButton(picture, name, () => book.insert(this, "before", true, type), { words });
+      node.tabIndex = -1;
+      return node;
+    };
+    const between = make(
+      "div.between",
+      {},
+      above("plus", "Insert a code cell here", "code", "Code"),
+      above("text", "Insert a Markdown cell here", "markdown", "Markdown"),
     );
     this.node = make(
       "section.cell",
       { tabindex: "-1" },
-      make("div.side", {}, this.prompt, this.note),
-      make("div.middle", {}, tools, this.source, this.rendered, this.stale, this.conflict, this.outputsNode, this.question),
+      make("div.side", {}, this.prompt, this.nameNode, this.note),
+      make("div.middle", {}, between, tools, this.source, this.rendered, this.stale, this.conflict, this.outputsNode, this.question),
     );
     this.node.cellView = this;
     this.node.addEventListener("mousedown", () => book.select(this, false));
@@ -112,12 +134,13 @@ export class CellView {
     this.editor = new Editor(host, {
       text,
       type: this.data.type,
-      label: () => `Source of cell ${this.data.index + 1}`,
+      label: () => `Source of cell ${this.name}`,
       acts: {
         changed: () => this.showState(),
         entered: () => {
           this.isEditing = true;
           this.showState();
+          this.book.noteTyped();
         },
         left: () => {
           this.isEditing = false;
@@ -150,7 +173,7 @@ export class CellView {
 
   /** Takes what the server says of the cell. */
   update(data) {
-    const isNew = data.revision !== this.data.revision;
+    const isNew = data.revision !== this.base.revision;
     const isElsewhere = data.index !== this.data.index;
     const given = outputsOf(data);
     const keepsOutputs = given === null;
@@ -192,8 +215,15 @@ export class CellView {
       // Those of a run grow in place.
       if (this.live || outputs !== this.shownOutputs) this.outputs.show(outputs);
       this.shownOutputs = this.live ? null : outputs;
-      this.outputsNode.setAttribute("aria-label", `Outputs of cell ${data.index + 1}`);
+      this.outputsNode.setAttribute("aria-label", `Outputs of cell ${this.name}`);
     }
+  }
+
+  /** Lets the keyboard scroll outputs that are as high as they get. */
+  showScrolling() {
+    const { clientHeight } = this.outputsNode;
+    if (clientHeight >= parseFloat(getComputedStyle(this.outputsNode).maxHeight) - 1) this.outputsNode.tabIndex = 0;
+    else this.outputsNode.removeAttribute("tabindex");
   }
 
   showRendered() {
@@ -208,9 +238,12 @@ export class CellView {
     node.dataset.type = data.type;
     node.dataset.cell = data.id;
     node.dataset.state = isRunning ? "running" : this.isWaiting ? "waiting" : (data.state ?? "");
-    node.setAttribute("aria-label", `Cell ${data.index + 1}, ${data.type}${isRunning ? ", running" : ""}`);
+    node.setAttribute("aria-label", `Cell ${this.name}, ${data.type}${isRunning ? ", running" : ""}`);
+    this.nameNode.textContent = this.name;
     node.classList.toggle("editing", this.isEditing);
-    node.classList.toggle("changed", this.isChanged);
+    const { isChanged } = this;
+    node.classList.toggle("changed", isChanged);
+    this.book.notes(this, isChanged);
     const isRendered = data.type === "markdown" && !this.isEditing && this.isMounted === true;
     this.source.hidden = isRendered;
     this.rendered.hidden = !isRendered;
@@ -297,6 +330,7 @@ export class CellView {
     this.running = null;
     this.isWaiting = false;
     this.late = null;
+    this.isMine = false;
     this.took = took;
     if (this.live) this.live.end = count ?? null;
     this.asks(null);
@@ -323,32 +357,40 @@ export class CellView {
     });
     const send = () => this.book.reply(this, job, prompt.number, field);
     this.question.replaceChildren(make("span", {}, prompt.prompt), field, button("Answer", "Answer", send));
-    if (this.book.selected === this) field.focus();
+    // Who has run it, by keys that go on to the next cell too, is asked at once; but not who types elsewhere.
+    const isElsewhere = this.book.order.some((view) => view.isEditing && view !== this);
+    if (this.book.selected === this || (this.isMine && !isElsewhere)) field.focus();
   }
 
-  /** Shows both texts of a conflict. */
+  /** Shows what others have written in the lines that the person has changed too. */
   conflicts(error) {
     const conflict = error.conflicts.find((each) => each.cell === this.id) ?? error.conflicts[0];
     if (!conflict) return;
     const theirs = plain(conflict.theirs ?? "");
+    const who = this.book.changers.get(this.id) ?? "Somebody";
     const take = (text) => {
       this.conflict.hidden = true;
       this.base = { source: theirs, revision: conflict.revision };
       if (this.editor) this.editor.text = text;
       this.showState();
     };
+    const keep = () => {
+      const mine = this.text;
+      take(mine);
+      this.book.save(this);
+    };
+    const diff = make("div", {}, make("pre.diff", {}, theirs));
     this.conflict.hidden = false;
     this.conflict.replaceChildren(
-      make("p", {}, "Others have changed this cell since you began to edit it."),
-      make("div.texts", {}, side("In the notebook", theirs), side("Yours", conflict.yours ?? this.text)),
+      make("p", {}, `${who} changed the same lines. In red ${who === "Somebody" ? "theirs" : `${who}'s`}, in green yours:`),
+      diff,
+      button("Keep mine", "Overwrite their lines with yours", keep),
       button("Take theirs", "Drop your text", () => take(theirs)),
-      button("Keep mine", "Overwrite their text with yours", () => {
-        const mine = this.text;
-        take(mine);
-        this.book.save(this);
-      }),
+      button("Merge", "Merge", () => this.book.save(this, true)),
     );
-    this.book.news("others have changed the cell that you edit: both texts are shown");
+    const found = differences(this.book, this.id, { before: conflict.revision, text: this.text });
+    this.book.catch(found).then((node) => node && diff.replaceChildren(node));
+    this.book.news(`${who} changed the lines that you edit: the cell shows both`);
   }
 
   edit() {
@@ -371,7 +413,3 @@ const outputsOf = (data) => data.outputs ?? (data.output_count === 0 ? [] : null
 
 /** Returns a text with the ends of lines that an editor has. */
 const plain = (text) => text.replace(/\r\n?/g, "\n");
-
-function side(title, text) {
-  return make("figure", {}, make("figcaption", {}, title), make("pre", {}, text));
-}

@@ -55,7 +55,8 @@ export class Editor {
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
       theme,
       syntaxHighlighting(colours),
-      EditorView.contentAttributes.of(() => ({ "aria-label": label(), spellcheck: "false" })),
+      // Tab goes past it, since in it Tab is a letter; Enter on the cell leads in.
+      EditorView.contentAttributes.of(() => ({ "aria-label": label(), spellcheck: "false", tabindex: "-1" })),
       EditorView.updateListener.of((update) => update.docChanged && !this.isSetting && acts.changed()),
       EditorView.domEventHandlers({ blur: () => acts.left(), focus: () => acts.entered() }),
     ];

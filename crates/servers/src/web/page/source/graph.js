@@ -2,8 +2,6 @@
 
 import { button, make } from "./parts.js";
 
-const nameOf = (row) => `Cell ${row.index + 1}`;
-
 /** Returns a list, or a line that says that there is nothing. */
 function list(items, nothing) {
   return items.length ? make("ul", {}, ...items.map((item) => make("li", {}, ...item))) : make("p", {}, nothing);
@@ -49,7 +47,8 @@ export class Graph {
   }
 
   link(row) {
-    return button(nameOf(row), `Go to cell ${row.index + 1}: ${row.first_line}`, () => this.book.show(row.id));
+    const name = this.book.nameOf(row.id);
+    return button(name, `Go to ${name}`, () => this.book.show(row.id));
   }
 
   /** Returns the parts of the view of one cell. */
@@ -59,7 +58,7 @@ export class Graph {
     const side = (isAbove) => {
       const near = [...this.next(row, isAbove)].map(([other, names]) => {
         const its = this.byId.get(other);
-        return [this.link(its), " ", make("code", {}, names.join(", ")), make("span.first", {}, ` ${its.first_line}`)];
+        return [this.link(its), " ", make("code", {}, names.join(", "))];
       });
       const far = this.further(row, isAbove).map((other) => [this.link(other), " over others"]);
       return [...near, ...far];
@@ -70,7 +69,7 @@ export class Graph {
       ...(row.problem ? [[`line ${row.problem.line}: ${row.problem.text}`]] : []),
     ];
     return [
-      make("p", {}, make("strong", {}, nameOf(row)), make("span.first", {}, ` ${row.first_line}`)),
+      make("p", {}, make("strong", {}, this.book.nameOf(row.id))),
       section("Depends on", list(side(true), "no other cell")),
       section("Needed by", list(side(false), "no other cell")),
       ...(doubts.length ? [section("Not certain", list(doubts, ""))] : []),

@@ -15,6 +15,7 @@ const KEYS = [
   ["y, m", "make it code or Markdown"],
   ["d d", "deletes the cell"],
   ["z", "takes your last edit back"],
+  ["f", "finds a text"],
   ["i i", "interrupts the kernel"],
   ["0 0", "restarts the kernel"],
   ["?", "shows this"],

@@ -3,7 +3,7 @@
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
-import { InSteps, button, make, soon } from "./parts.js";
+import { InSteps, button, iconButton, make, soon } from "./parts.js";
 
 /** For how long a run may not be known to the kernel's state, in milliseconds. */
 const JUST = 1000;
@@ -16,6 +16,12 @@ const READS_AGAIN = 3000;
 
 /** For how many milliseconds a deleted cell can be brought back at its place. */
 const OFFERS_UNDO = 10000;
+
+/** In how many entries of the log it is looked up how long cells took. */
+const TIMES = 200;
+
+/** How many characters of a cell's first line are in its name. */
+const FIRST_LINE = 40;
 
 /** How many cells are requested at a time. */
 const MOST_CELLS = 20;
@@ -36,6 +42,20 @@ export class Notebook {
     this.id = id;
     this.page = page;
     this.node = make("div.cells", { role: "list" });
+    const add = (picture, name, type, words) => iconButton(picture, name, () => this.insert(null, "after", true, type), { words });
+    this.end = make("div.end", {}, add("plus", "Add code cell at the end", "code", "Code"), add("text", "Add Markdown cell at the end", "markdown", "Markdown"));
+    this.sizes = new ResizeObserver((entries) => {
+      this.keepTyped();
+      for (const { target } of entries) target.cellView?.showScrolling();
+    });
+    this.sizes.observe(this.node);
+    /** The cells with a text that the notebook does not have. */
+    this.unsaved = new Set();
+    /** How many texts are being written, and how many were. */
+    this.writes = 0;
+    this.written = 0;
+    /** Who has changed a cell last. */
+    this.changers = new Map();
     this.views = new Map();
     this.order = [];
     this.selected = null;
@@ -69,7 +89,20 @@ export class Notebook {
   async load() {
     this.widgetState = null;
     this.take(await request("GET", `${this.path()}?outputs=false`));
+    this.showSaved();
     await Promise.all([this.loadKernel(), this.loadJobs()]);
+    await this.loadTimes();
+  }
+
+  /** Loads how long the cells took. */
+  async loadTimes() {
+    const { log } = await request("GET", `${this.path("log")}?count=${TIMES}`).catch(() => ({ log: [] }));
+    for (const { event, cell, took_ms: took } of log) {
+      const view = event === "ran" && this.views.get(cell);
+      if (!view || typeof took !== "number") continue;
+      view.took = took;
+      view.showNote();
+    }
   }
 
   /** Loads what has changed. While it does, further changes make it load once more. */
@@ -84,6 +117,7 @@ export class Notebook {
       while (this.isOutdated) {
         this.isOutdated = false;
         this.widgetState = null;
+        const { written } = this;
         const answer = await request("GET", `${this.path()}?outputs=false`);
         const isChanged = ({ id, outputs_digest: digest, output_count: count }) => {
           const view = this.views.get(id);
@@ -95,7 +129,7 @@ export class Notebook {
           const { outputs, outputs_digest: digest = cell.outputs_digest } = loaded.get(cell.id) ?? {};
           return { ...cell, outputs, outputs_digest: digest };
         };
-        this.take({ ...answer, cells: answer.cells.map(given) });
+        this.take({ ...answer, cells: answer.cells.map(given) }, written);
         if (this.mustWrite) this.saveChanged();
         this.mustWrite = false;
       }
@@ -148,26 +182,32 @@ export class Notebook {
     return (await request("GET", this.path("cells", view.id, "attachments"))).attachments;
   }
 
-  /** Shows the cells of an answer. */
-  take(answer) {
+  /** Shows the cells of an answer, which was asked for when so many texts had been written. */
+  take(answer, written = this.written) {
     const gone = new Set(this.views.keys());
     this.order = answer.cells.map((data) => {
       gone.delete(data.id);
       const view = this.views.get(data.id);
       if (view) {
-        view.update(data);
+        // What was written since then may be missing in the answer.
+        const isEarlier = view.written > written;
+        this.isOutdated ||= isEarlier;
+        view.update(isEarlier ? { ...data, source: view.base.source, revision: view.base.revision } : data);
         return view;
       }
       this.removed.get(data.id)?.remove();
       const fresh = new CellView(this, data);
       fresh.node.setAttribute("role", "listitem");
       this.views.set(data.id, fresh);
+      this.sizes.observe(fresh.node);
       return fresh;
     });
     for (const id of gone) {
       const view = this.views.get(id);
       if (view.isRemoved) this.showRemoved(view);
       else if (view.isChanged || view.isEditing) this.offerToRestore(id, view.text);
+      this.sizes.unobserve(view.node);
+      this.notes(view, false);
       view.destroy();
       this.views.delete(id);
     }
@@ -180,6 +220,7 @@ export class Notebook {
       if (at === node) at = at.nextSibling;
       else this.node.insertBefore(node, at);
     }
+    this.resumes();
     if (!this.order.includes(this.selected)) {
       const index = Math.min(this.selected?.data.index ?? 0, this.order.length - 1);
       this.select(this.order[index] ?? null, this.selected !== null);
@@ -283,6 +324,7 @@ export class Notebook {
     this.page.happened();
     if (notebook !== this.id) return;
     const view = this.views.get(event.cell);
+    for (const { cell } of event.changes ?? []) this.changers.set(cell, event.by ?? "another program");
     if (event.event === "requested" && view) {
       this.runs ??= new Map();
       this.runs.set(event.msg_id, view);
@@ -301,7 +343,7 @@ export class Notebook {
       }
     }
     if (["opened", "restarted"].includes(event.event)) this.page.clearProblem("run");
-    const words = wordsOf(event);
+    const words = wordsOf(event, (cell) => this.nameOf(cell));
     if (words && event.by !== this.page.connection.name) this.news(words);
   }
 
@@ -336,10 +378,60 @@ export class Notebook {
     return reads ? `reads ${reads.name} from ${this.nameOf(reads.from[0])}` : why;
   }
 
-  /** Returns the name that a cell has on the page. */
+  /** Returns the name of a cell, the same as on the command line: its place from 0, its short id, and its first line. */
   nameOf(id) {
     const view = this.views.get(id);
-    return view ? `cell ${view.data.index + 1}` : id;
+    return view ? [view.name, beginning(view.text)].filter(Boolean).join(" · ") : id.slice(0, 4);
+  }
+
+  /** Keeps the place in the notebook for a page that is loaded again in this tab. */
+  keepPlace() {
+    const isInSight = (view) => {
+      const { top, bottom } = view.node.getBoundingClientRect();
+      return bottom > 0 && top < document.documentElement.clientHeight;
+    };
+    const seen = [this.selected, ...this.order].find((view) => view && isInSight(view));
+    const place = { selected: this.selected?.id, seen: seen?.id, top: seen?.node.getBoundingClientRect().top };
+    sessionStorage.setItem(`place ${this.id}`, JSON.stringify(place));
+  }
+
+  /** Goes where the person was before the page was loaded again, and stays there while outputs come, until the person acts. */
+  resumes() {
+    if (this.hasResumed) return;
+    this.hasResumed = true;
+    const kept = sessionStorage.getItem(`place ${this.id}`);
+    if (!kept || this.toSelect) return;
+    const { selected, seen, top } = JSON.parse(kept);
+    if (this.views.has(selected)) this.select(this.views.get(selected));
+    if (!this.views.has(seen)) return;
+    this.resumed = { view: this.views.get(seen), top };
+    const acts = () => (this.resumed = null);
+    for (const name of ["pointerdown", "wheel", "keydown"]) addEventListener(name, acts, { once: true, capture: true });
+    this.keepsAt(this.resumed);
+  }
+
+  /** Scrolls so that a cell is at a place of the screen. */
+  keepsAt({ view, top }) {
+    this.scroller.scrollTop += view.node.getBoundingClientRect().top - top;
+  }
+
+  get scroller() {
+    return this.node.parentElement;
+  }
+
+  /** Notes where on the screen the cell is in which the person types. */
+  noteTyped() {
+    const typed = this.order.find((view) => view.isEditing);
+    this.typed = typed && { view: typed, top: typed.node.getBoundingClientRect().top };
+  }
+
+  /** Keeps that cell where it is when something above it grows. */
+  keepTyped() {
+    const { view, top } = this.typed ?? {};
+    const { clientHeight } = document.documentElement;
+    if (view?.isEditing && top >= 0 && top < clientHeight) this.keepsAt(this.typed);
+    else if (this.resumed && this.order.includes(this.resumed.view)) this.keepsAt(this.resumed);
+    this.noteTyped();
   }
 
   /** Others have deleted a cell that the person is in: it can come back with what was typed. */
@@ -362,8 +454,8 @@ export class Notebook {
     const node = make(
       "p.banner",
       { role: "alert" },
-      make("span", {}, `cell ${id} was deleted by others; what you typed: ${text}`),
-      button("Restore", "Restore the cell with your text", restore),
+      make("span", {}, `${this.changers.get(id) ?? "Somebody"} deleted the cell ${id.slice(0, 4)}; what you typed: ${text}`),
+      button("Restore", "Restore", restore),
       button("✕", "Drop your text", close),
     );
     this.offers.add(node);
@@ -387,24 +479,33 @@ export class Notebook {
     }
   }
 
-  /** Writes the text of a cell, if it was changed; returns whether the notebook has it. */
-  save(view) {
+  /** Writes the text of a cell, if it was changed; returns whether the notebook has it. Where others have changed the same lines, `keepsBoth` says whether both are kept. */
+  save(view, keepsBoth = false) {
     // One after the other: the second starts from what the first has written.
-    view.saving = (view.saving ?? Promise.resolve()).then(() => this.write(view));
+    view.saving = (view.saving ?? Promise.resolve()).then(() => this.write(view, keepsBoth));
     return view.saving;
   }
 
-  async write(view) {
+  async write(view, keepsBoth) {
     if (!view.isChanged || !this.views.has(view.id)) return true;
     const text = view.text;
+    const { source: base, revision: before } = view.base;
+    this.writes += 1;
+    this.showSaved();
     try {
-      const answer = await request("PUT", this.path("cells", view.id), { source: text }, view.base.revision);
+      const answer = await request("PUT", this.path("cells", view.id), { source: text, base, both: keepsBoth }, before);
       const change = answer.changes.find((each) => each.cell === view.id);
-      const before = view.base.revision;
-      view.base = { source: text, revision: change?.after ?? before };
-      if (view.data.revision === before) view.data = { ...view.data, source: text, revision: view.base.revision };
-      else if (view.data.revision !== view.base.revision) this.catch(this.refresh(), "notebook");
+      view.written = this.written += 1;
       view.conflict.hidden = true;
+      if (change && change.before !== before) {
+        // The notebook has others' lines too: they are loaded, and what is typed meanwhile is merged with them.
+        view.base = { source: text, revision: before };
+        await this.catch(this.refresh(), "notebook");
+      } else {
+        view.base = { source: text, revision: change?.after ?? before };
+        if (view.data.revision !== before && view.data.revision !== view.base.revision) this.catch(this.refresh(), "notebook");
+        view.data = { ...view.data, source: text, revision: view.base.revision };
+      }
       view.show();
       this.page.clearProblem("save");
       return true;
@@ -419,7 +520,30 @@ export class Notebook {
       this.nextRead = setTimeout(() => this.catch(this.refresh(), "notebook"), READS_AGAIN);
       await this.catch(Promise.reject(error), "save");
       return false;
+    } finally {
+      this.writes -= 1;
+      this.showSaved();
     }
+  }
+
+  /** Shows whether the notebook has all that was typed. */
+  showSaved() {
+    const rest = this.unsaved.size > 0 ? "Not saved" : "Saved";
+    this.page.saved(this.writes > 0 ? "Saving…" : rest);
+  }
+
+  /** Notes whether a cell has a text that the notebook does not have. */
+  notes(view, isChanged) {
+    if (this.unsaved.has(view) === isChanged) return;
+    if (isChanged) this.unsaved.add(view);
+    else this.unsaved.delete(view);
+    this.showSaved();
+  }
+
+  /** Writes all texts; returns whether the notebook has them. */
+  async saveAll() {
+    for (const view of this.order) if (!(await this.save(view))) return false;
+    return true;
   }
 
   /** Writes the texts that could not be written before. */
@@ -438,6 +562,7 @@ export class Notebook {
   async run(view) {
     if (!(await this.save(view)) || !this.mayRun) return;
     if (view.data.type !== "code" || view.text.trim() === "") return;
+    view.isMine = true;
     view.isWaiting = true;
     view.heard = ++this.heard;
     view.showState();
@@ -451,7 +576,7 @@ export class Notebook {
 
   async runAll() {
     if (!this.mayRun) return;
-    for (const view of this.order) if (!(await this.save(view))) return;
+    if (!(await this.saveAll())) return;
     await this.catch(request("POST", this.path("run"), { all: true }), "run");
     await this.loadJobs();
   }
@@ -459,7 +584,7 @@ export class Notebook {
   /** Runs the cells that are out of date. */
   async runStale() {
     if (!this.mayRun) return;
-    for (const view of this.order) if (!(await this.save(view))) return;
+    if (!(await this.saveAll())) return;
     await this.catch(request("POST", this.path("run"), { stale: true }), "run");
     await this.loadJobs();
   }
@@ -522,11 +647,26 @@ export class Notebook {
       await this.catch(this.refresh(), "notebook");
       this.show(view.id);
     };
-    const text = make("span", { role: "status" }, `Cell ${view.data.index + 1} is deleted.`);
+    const text = make("span", { role: "status" }, `Deleted: ${[view.name, beginning(view.base.source)].filter(Boolean).join(" · ")}`);
     const node = make("div.removed", { role: "listitem" }, text, button("Undo", "Bring the cell back", undo));
     view.node.before(node);
     this.removed.set(view.id, node);
     setTimeout(() => node.remove(), OFFERS_UNDO);
+  }
+
+  /** Inserts a copy of a cell below it. */
+  async duplicate(view) {
+    if (!(await this.save(view))) return;
+    const body = { source: view.text, type: view.data.type, after: view.id };
+    const answer = await this.catch(request("POST", this.path("cells"), body));
+    if (answer) this.toSelect = answer.changes[0].cell;
+    await this.catch(this.refresh(), "notebook");
+  }
+
+  /** Clears the outputs of a cell, or of all. */
+  async clear(view) {
+    await this.catch(request("POST", this.path("clear"), { cells: view ? [view.id] : [] }));
+    await this.catch(this.refresh(), "notebook");
   }
 
   async move(view, by) {
@@ -619,6 +759,7 @@ export class Notebook {
       y: () => view && this.setType(view, "code"),
       m: () => view && this.setType(view, "markdown"),
       z: () => this.undo(),
+      f: () => this.page.panel.find(this),
       d: () => isTwice && view && this.remove(view),
       i: () => isTwice && this.kernel("interrupt"),
       0: () => isTwice && this.kernel("restart"),
@@ -663,12 +804,21 @@ export class Notebook {
 
   destroy() {
     this.isGone = true;
+    this.sizes.disconnect();
     clearInterval(this.clock);
     clearTimeout(this.nextJobs);
     clearTimeout(this.nextRead);
     for (const view of this.order) view.destroy();
     this.node.remove();
+    this.end.remove();
   }
+}
+
+/** Returns the first line of a text that has words, as much of it as is in a name. */
+function beginning(text) {
+  const line = text.split("\n").find((each) => each.trim()) ?? "";
+  const characters = [...line.trim()];
+  return characters.length > FIRST_LINE ? `${characters.slice(0, FIRST_LINE - 1).join("")}…` : line.trim();
 }
 
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
@@ -678,12 +828,12 @@ function problemText(error) {
 }
 
 /** Returns what somebody did, in a few words; null for what nobody need hear. */
-function wordsOf(event) {
+function wordsOf(event, nameOf) {
   const by = event.by ?? "somebody";
-  const cells = (event.changes ?? []).map((change) => change.cell.slice(0, 4)).join(", ");
+  const cells = (event.changes ?? []).map((change) => nameOf(change.cell)).join(", ");
   switch (event.event) {
     case "requested":
-      return `${by} runs ${event.cell ? `cell ${event.cell.slice(0, 4)}` : "code"}`;
+      return `${by} runs ${event.cell ? nameOf(event.cell) : "code"}`;
     case "edited":
       return `${by}: ${event.command ?? "edit"} ${cells}`;
     case "saved":

@@ -8,12 +8,13 @@ import { Connection, LOST, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
-import { button, make, runButton } from "./parts.js";
+import { button, iconButton, make, runButton } from "./parts.js";
 
 // Found once: an output may have elements of the same names.
 const find = (selector) => document.querySelector(selector);
-const [title, kernelNode, tools, banner, offers, main, aside, assistantNode, newsNode] = [
+const [title, savedNode, kernelNode, tools, banner, offers, main, aside, assistantNode, newsNode] = [
   "header h1",
+  "header .saved",
   "header .kernel",
   "header .tools",
   "body > .banner",
@@ -45,6 +46,12 @@ function linked(href, from) {
   }
 }
 
+/** Returns the path of a notebook that a person has typed; null for none. */
+function notebookName(typed) {
+  const name = typed.trim().replace(/(\.ipynb)?$/, ".ipynb");
+  return name === ".ipynb" || name.endsWith("/.ipynb") ? null : name;
+}
+
 const OUTDATED = "nb web has ended or was started again: open the address that it prints";
 
 class Page {
@@ -61,24 +68,61 @@ class Page {
     addEventListener("hashchange", () => this.go());
     main.addEventListener("click", (event) => this.follows(event));
     addEventListener("keydown", (event) => this.key(event));
+    main.addEventListener("scroll", () => this.book?.noteTyped());
+    addEventListener("pagehide", () => this.book?.keepPlace());
     addEventListener("beforeunload", (event) => this.book?.isChanged && event.preventDefault());
   }
 
   build() {
     const act = (what) => () => this.book && what(this.book);
-    tools.append(
-      runButton("▶ Run", "Run the selected cell and go on (Shift-Enter)", act((book) => book.selected && book.runAndGoOn(book.selected))),
-      runButton("▶▶ All", "Run all cells", act((book) => book.runAll())),
-      runButton("▶ Stale", "Show and run what is out of date", act((book) => this.panel.showPlan(book))),
-      button("■ Interrupt", "Interrupt the kernel (i, i)", act((book) => book.kernel("interrupt"))),
-      button("↻ Restart", "Restart the kernel (0, 0)", act((book) => book.kernel("restart"))),
-      button("Shut down", "Shut down the kernel", act((book) => book.kernel("shutdown"))),
-      button("+ Code", "Add a code cell below (b)", act((book) => book.insert(book.selected, "after", true))),
-      button("+ Text", "Add a Markdown cell below", act((book) => book.insert(book.selected, "after", true, "markdown"))),
-      button("✦ Assistant", "Talk with the assistant", act((book) => this.assistant.open(book, !this.assistant.isOpen))),
-      button("☰ History", "Show who did what, variables and deleted cells", act((book) => this.panel.open(book, !this.panel.isOpen))),
-      button("? Keys", "Show what the keys do (?)", showKeys),
-    );
+    const tool = (picture, name, what, more) => iconButton(picture, name, act(what), more);
+    const below = (type) => (book) => book.insert(book.selected, "after", true, type);
+    const runNext = (book) => book.selected && book.runAndGoOn(book.selected);
+    const groups = [
+      [
+        runButton("Run the selected cell", act(runNext), { words: "Run", title: "Run the selected cell and go on (Shift-Enter)" }),
+        runButton("Run all cells", act((book) => book.runAll()), { picture: "runAll", words: "All" }),
+        tool("why", "Why stale", (book) => this.panel.showPlan(book), { words: "Why stale", title: "Show and run what is out of date" }),
+        tool("stop", "Stop", (book) => book.kernel("interrupt"), { words: "Stop", title: "Interrupt the kernel (i, i)" }),
+        tool("restart", "Restart the kernel", (book) => book.kernel("restart"), { title: "Restart the kernel (0, 0)" }),
+        tool("power", "Shut down the kernel", (book) => book.kernel("shutdown")),
+      ],
+      [
+        tool("plus", "Add code cell", below("code"), { words: "Code", title: "Add a code cell below (b)" }),
+        tool("text", "Add Markdown cell", below("markdown"), { words: "Markdown", title: "Add a Markdown cell below" }),
+        tool("undo", "Undo", (book) => book.undo(), { title: "Take your last edit back (z)" }),
+        tool("clear", "Clear all outputs", (book) => book.clear()),
+      ],
+      [
+        tool("find", "Find", (book) => this.panel.find(book), { title: "Find a text in sources and outputs (f)" }),
+        tool("assistant", "Assistant", (book) => this.assistant.open(book, !this.assistant.isOpen), { title: "Talk with the assistant" }),
+        tool("history", "History", (book) => this.panel.open(book, !this.panel.isOpen), {
+          title: "Show who did what, variables, the graph and deleted cells",
+        }),
+      ],
+      [
+        tool("file", "New notebook", () => this.create(), { title: "Make a notebook, and start its kernel" }),
+        tool("rename", "Rename", (book) => this.rename(book), { title: "Rename or move the notebook" }),
+        tool("download", "Download", (book) => this.download(book), { title: "Download the notebook's file" }),
+        iconButton("keys", "Keys", showKeys, { title: "Show what the keys do (?)" }),
+      ],
+    ];
+    tools.append(...groups.map((group) => make("span.group", {}, ...group)));
+  }
+
+  /** Moves the notebook to the path that the person types, with its kernel and its history. */
+  async rename(book) {
+    const answer = prompt("The new path of the notebook, below the folder of nb web:", book.id);
+    const to = answer && notebookName(answer);
+    if (!to || to === book.id || !(await book.saveAll())) return;
+    if (await book.catch(request("POST", book.path("rename"), { to }))) location.hash = encodeURIComponent(to);
+  }
+
+  /** Saves what was typed, and downloads the notebook's file. */
+  async download(book) {
+    if (!(await book.saveAll())) return;
+    const link = make("a", { href: book.path("file"), download: book.id.split("/").at(-1) });
+    link.click();
   }
 
   /** Shows what the address names. */
@@ -90,6 +134,7 @@ class Page {
     this.clearProblem();
     offers.replaceChildren();
     title.textContent = name || "Notebooks";
+    savedNode.textContent = "";
     document.title = name ? `${name} – nb` : "nb";
     tools.hidden = !name;
     kernelNode.textContent = "";
@@ -102,7 +147,7 @@ class Page {
     }
     const book = new Notebook(name, this);
     this.book = book;
-    main.append(book.node);
+    main.append(book.node, book.end);
     this.panel.open(book, this.panel.isOpen);
     this.assistant.open(book, this.assistant.isOpen);
     await book.catch(book.load(), "notebook");
@@ -135,8 +180,15 @@ class Page {
         return make("li", {}, link, kernel ? ` ${kernel.state}` : "");
       };
       const none = make("p", {}, "No notebook is here.");
-      const add = button("New notebook", "Make a notebook, and start its kernel", () => this.create());
-      main.replaceChildren(notebooks.length ? make("ul.notebooks", {}, ...notebooks.map(row)) : none, make("p", {}, add));
+      const open = () => {
+        const answer = prompt("The path of the notebook, below this folder:", "");
+        if (answer && notebookName(answer)) location.hash = encodeURIComponent(notebookName(answer));
+      };
+      const add = [
+        iconButton("file", "New notebook", () => this.create(), { words: "New notebook", title: "Make a notebook, and start its kernel" }),
+        button("Open…", "Open a notebook by its path", open),
+      ];
+      main.replaceChildren(notebooks.length ? make("ul.notebooks", {}, ...notebooks.map(row)) : none, make("p.add", {}, ...add));
       if (more) main.append(make("p", {}, `${more} more`));
     } catch (error) {
       if (!this.book) this.problem(error.message, error.status);
@@ -146,8 +198,8 @@ class Page {
   /** Makes the notebook that the person names, and shows it. */
   async create() {
     const answer = prompt("The path of the new notebook, below this folder:", "notebook.ipynb");
-    const name = answer?.trim().replace(/(\.ipynb)?$/, ".ipynb");
-    if (!name || name === ".ipynb") return;
+    const name = answer && notebookName(answer);
+    if (!name) return;
     try {
       await request("POST", pathOf(name, "open"), {});
       location.hash = encodeURIComponent(name);
@@ -199,10 +251,15 @@ class Page {
     main.removeAttribute("aria-busy");
   }
 
+  /** Says whether the notebook has all that was typed. */
+  saved(text) {
+    if (savedNode.textContent !== text) savedNode.textContent = text;
+  }
+
   kernel(kernel) {
     const words = kernel ? [kernel.state, kernel.running?.text].filter(Boolean) : ["no kernel"];
     const text = words.join(" · ");
-    if (kernelNode.textContent !== text) kernelNode.textContent = text;
+    if (kernelNode.textContent !== text) kernelNode.textContent = kernelNode.title = text;
     kernelNode.dataset.state = kernel?.state ?? "none";
   }
 

@@ -1,8 +1,12 @@
-// The panel beside the notebook: who did what, the variables, what depends on what, and the deleted cells.
+// The panel beside the notebook: who did what, the variables, what depends on what, the deleted cells, and where a text is.
 
 import { pathOf, request } from "./connection.js";
+import { differences } from "./diff.js";
 import { Graph } from "./graph.js";
 import { button, duration, make, soon } from "./parts.js";
+
+/** How many changes of one edit are shown. */
+const MOST_CHANGES = 20;
 
 export class Panel {
   constructor(node) {
@@ -18,14 +22,28 @@ export class Panel {
       ["variables", "Variables"],
       ["graph", "Graph"],
       ["deleted", "Deleted cells"],
+      ["search", "Find"],
     ];
     this.tabs = tabs.map(([name, title]) => {
       const show = () => this.show(name);
       return make("button", { type: "button", role: "tab", "aria-controls": "panel", "data-tab": name, onclick: show }, title);
     });
     const step = (event) => this.step(event);
-    node.append(make("div.tabs", { role: "tablist", "aria-label": "Panel", onkeydown: step }, ...this.tabs), this.list);
+    this.field = make("input", {
+      type: "search",
+      "aria-label": "Text to find",
+      placeholder: "Find in sources and outputs",
+      oninput: soon(() => this.load(), 150),
+    });
+    node.append(make("div.tabs", { role: "tablist", "aria-label": "Panel", onkeydown: step }, ...this.tabs), this.field, this.list);
     this.refresh = soon(() => this.load(), 200);
+  }
+
+  /** Lets the person type what to find. */
+  find(book) {
+    this.open(book, true);
+    this.show("search");
+    this.field.select();
   }
 
   /** Shows the panel of a notebook, or hides it. */
@@ -42,6 +60,7 @@ export class Panel {
 
   show(tab) {
     this.tab = tab;
+    this.field.hidden = tab !== "search";
     for (const each of this.tabs) {
       const isShown = each.dataset.tab === tab;
       each.setAttribute("aria-selected", String(isShown));
@@ -81,8 +100,9 @@ export class Panel {
     const number = (this.loads += 1);
     let rows;
     try {
+      const query = tab === "search" ? `?text=${encodeURIComponent(this.field.value)}` : "";
       const [answer, plan] = await Promise.all([
-        request("GET", pathOf(book.id, tab)),
+        tab === "search" && !this.field.value ? { matches: [], count: 0 } : request("GET", pathOf(book.id, tab) + query),
         tab === "graph" && this.hasPlan ? request("GET", pathOf(book.id, "plan")) : null,
       ]);
       if (this.loads !== number) return;
@@ -90,7 +110,21 @@ export class Panel {
     } catch (error) {
       rows = [make("p", {}, error.message)];
     }
-    if (this.loads === number) this.list.replaceChildren(...rows);
+    if (this.loads !== number) return;
+    this.list.replaceChildren(...rows);
+  }
+
+  /** Shows the lines that have the text. */
+  search({ matches, count }) {
+    const row = (match) => {
+      const where = match.output === null ? `line ${match.line}` : "output";
+      const go = button(this.book.nameOf(match.cell), `Go to ${this.book.nameOf(match.cell)}`, () => this.book.show(match.cell));
+      return make("div.row", {}, go, ` ${where}: `, make("span.first", {}, match.text.trim()));
+    };
+    const rows = matches.map(row);
+    if (count > matches.length) rows.push(make("p", {}, `${count - matches.length} more`));
+    const none = this.field.value ? "No cell has it." : "What you type above is looked for in all sources and outputs.";
+    return rows.length ? rows : [make("p", {}, none)];
   }
 
   graph(answer, plan) {
@@ -117,13 +151,32 @@ export class Panel {
 
   log({ log }) {
     const rows = log.toReversed().map((entry) => {
-      const row = make("div.row", {}, make("time", { datetime: entry.at }, timeOf(entry.at)), ` ${wordsOf(entry)}`);
-      if (entry.op && entry.event === "edited") {
-        row.append(" ", button("Undo", `Undo edit ${entry.op}`, () => this.book.undo(entry.op)));
-      }
+      const words = [make("time", { datetime: entry.at }, timeOf(entry.at)), ` ${wordsOf(entry, (cell) => this.book.nameOf(cell))}`];
+      if (entry.changes?.length) return this.edit(entry, words);
+      const row = make("div.row", {}, ...words);
+      if (this.book.views.has(entry.cell)) row.append(" ", button("Show", "Go to the cell", () => this.book.show(entry.cell)));
       return row;
     });
     return rows.length ? rows : [make("p", {}, "Nothing has happened yet.")];
+  }
+
+  /** Returns the row of an edit, which opens with its differences. */
+  edit({ op, event, changes }, words) {
+    const { book } = this;
+    const name = op ?? `${changes[0].cell} ${changes[0].after}`;
+    const opens = async () => {
+      this.opened = row.open ? name : null;
+      if (!row.open || body.hasChildNodes()) return;
+      for (const { cell, before, after } of changes.slice(0, MOST_CHANGES)) {
+        const go = book.views.has(cell) ? [button("Show", `Go to ${book.nameOf(cell)}`, () => book.show(cell))] : [];
+        const diff = before === after ? "" : await differences(book, cell, { before, after }).catch((error) => error.message);
+        body.append(make("p", {}, book.nameOf(cell), " ", ...go), diff);
+      }
+      if (op && event === "edited") body.append(button("Undo this", `Undo edit ${op}`, () => book.undo(op)));
+    };
+    const body = make("div.body-of-row");
+    const row = make("details.row", { open: this.opened === name, ontoggle: opens }, make("summary", {}, ...words), body);
+    return row;
   }
 
   variables({ variables, more }) {
@@ -136,15 +189,22 @@ export class Panel {
   }
 
   deleted({ deleted }) {
-    const rows = deleted.map((cell) => {
+    const rows = deleted.map(({ cell, at, by, revision, first_line: first }) => {
       const restore = async () => {
-        await this.book.catch(request("POST", pathOf(this.book.id, "cells", cell.cell, "restore"), {}));
+        await this.book.catch(request("POST", pathOf(this.book.id, "cells", cell, "restore"), {}));
         await this.book.catch(this.book.refresh());
+        this.book.show(cell);
         this.load();
       };
-      const time = make("time", { datetime: cell.at }, timeOf(cell.at));
-      const who = ` ${cell.by ?? "another program"} deleted ${cell.cell.slice(0, 4)} `;
-      return make("div.row", {}, time, who, button("Restore", `Restore cell ${cell.cell}`, restore));
+      const text = make("div");
+      const opens = async () => {
+        if (!row.open || text.hasChildNodes()) return;
+        text.append(await differences(this.book, cell, { before: revision }).catch((error) => error.message));
+      };
+      const who = ` ${by ?? "another program"} deleted ${cell.slice(0, 4)} · ${first ?? ""} `;
+      const summary = make("summary", {}, make("time", { datetime: at }, timeOf(at)), who);
+      const row = make("details.row", { ontoggle: opens }, summary, text, button("Restore", "Restore", restore));
+      return row;
     });
     return rows.length ? rows : [make("p", {}, "No cell was deleted.")];
   }
@@ -154,17 +214,17 @@ function timeOf(at) {
   return new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-function wordsOf(entry) {
+function wordsOf(entry, nameOf) {
   const by = entry.by ?? "another client";
   switch (entry.event) {
     case "ran": {
       const took = entry.took_ms === null || entry.took_ms === undefined ? "" : ` in ${duration(entry.took_ms)}`;
-      return `${by} ran ${entry.label}${entry.status ? ` · ${entry.status}${took}` : ""}`;
+      return `${by} ran ${entry.cell ? nameOf(entry.cell) : entry.label}${entry.status ? ` · ${entry.status}${took}` : ""}`;
     }
     case "edited":
-      return `${by}: ${entry.command ?? "edit"} ${cellsOf(entry)}`;
+      return `${by}: ${entry.command ?? "edit"} ${cellsOf(entry, nameOf)}`;
     case "saved":
-      return `${entry.by ?? "another program"} saved ${cellsOf(entry)}`;
+      return `${entry.by ?? "another program"} saved ${cellsOf(entry, nameOf)}`;
     case "kernel":
       return `${by}: kernel ${entry.kernel}`;
     case "messaged":
@@ -174,6 +234,6 @@ function wordsOf(entry) {
   }
 }
 
-function cellsOf(entry) {
-  return [...new Set(entry.changes.map((change) => change.cell.slice(0, 4)))].join(", ");
+function cellsOf(entry, nameOf) {
+  return [...new Set(entry.changes.map((change) => nameOf(change.cell)))].join(", ");
 }

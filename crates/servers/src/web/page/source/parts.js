@@ -1,5 +1,7 @@
 // Small parts of the page.
 
+import { icon } from "./icons.js";
+
 /** Makes an element: `make("button.run", { title: "Run" }, "text", child)`. */
 export function make(what, attributes = {}, ...children) {
   const [tag, ...classes] = what.split(".");
@@ -22,9 +24,15 @@ export function button(text, title, act) {
   return make("button", { type: "button", title, "aria-label": name, onclick: act }, text);
 }
 
-/** Returns a button that runs cells: it is off while the assistant is at work. */
-export function runButton(text, title, act) {
-  const node = button(text, title, act);
+/** Makes a button with an icon, and with words beside it where they are given. `title` says what it does. */
+export function iconButton(picture, name, act, { words, title = name } = {}) {
+  const attributes = { type: "button", title, "aria-label": name, onclick: act };
+  return make("button.with-icon", attributes, icon(picture), ...(words ? [words] : []));
+}
+
+/** Makes one that runs cells: it is off while the assistant is at work. */
+export function runButton(name, act, more) {
+  const node = iconButton(more?.picture ?? "run", name, act, more);
   node.classList.add("run");
   node.disabled = document.body.classList.contains("assistant-works");
   return node;
