@@ -1,7 +1,8 @@
 """A tab of JupyterLab is closed while its cell runs: nothing that the cell prints is lost, and a page that comes back is live.
 
-The first argument is the number of rounds. With a second one nb's extension is not installed: then `nb` asks the Jupyter
-server for its pages, and the page that comes back shows what the file has.
+The first argument is the number of rounds. If the second one is `without`, nb's extension is not installed: then `nb` asks
+the Jupyter server for its pages, and the page that comes back shows what the file has. If it is `hub`, the server is one
+that JupyterHub has started.
 """
 
 import json
@@ -10,6 +11,7 @@ import pathlib
 import sys
 from importlib.metadata import version
 
+from hub import Hub
 from lab import SECONDS, SHARED, Server, chromium, expect, nb, say, until, write
 from live import is_connected, records
 from tab import Notebook
@@ -27,12 +29,13 @@ while not os.path.exists('stop'):
 print('end', n)"""
 
 
-def main(rounds, without=None):
+def main(rounds, kind=None):
     expect.set_options(timeout=1000 * SECONDS)
+    without = kind == "without"
     if not without:
         nb("serve", "--jupyterlab")
     cases = [("stays-away", goes_for_good)] if without else [("comes-back", comes_back), ("stays-away", stays_away)]
-    with Server() as server, chromium() as browser:
+    with Hub() if kind == "hub" else Server() as server, chromium() as browser:
         for number in range(rounds):
             for name, follows in cases:
                 path = f"{name}-{number}.ipynb"

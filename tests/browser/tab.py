@@ -30,6 +30,8 @@ class Notebook:
     def __init__(self, page, server, path, asked=None):
         self.page = page
         # A workspace that nobody has used: nothing of an earlier page is put back while one types.
+        if hasattr(server, "enter"):
+            server.enter(page)
         workspace = f"{server.address}/lab/workspaces/{uuid.uuid4().hex}"
         place = f"{workspace}/tree" if APP == "jupyterlab" else f"{server.address}/notebooks"
         self.page.goto(f"{place}/{path}?token={server.token}")

@@ -105,6 +105,7 @@ def below_the_project(workbench, page):
     nb("exec", "-n", book, 0, 1)
     expect(page.get_by_text("claude ran this").first).to_be_visible()
     assert not (folder / ".nb").exists()
+    nb("shutdown", "--force", book)
 
 
 # What is typed beside an agent: 66 characters, of which many are commands outside of a text.

@@ -103,6 +103,21 @@ fn a_tab_without_the_extension_is_closed_while_its_cell_runs_and_nothing_is_lost
 
 #[test]
 #[ignore = "slow: in scripts/slow"]
+fn a_tab_of_a_single_user_server_of_a_hub_is_closed_while_its_cell_runs_and_nothing_is_lost() {
+    let world = World::new();
+    if let Some(mut closed) = script_with(&world, "live_closed.py", python::with_hub)
+        && let Some(modules) = node::hub_modules()
+    {
+        closed.env(
+            "NB_TEST_HUB_PROXY",
+            modules.join(".bin/configurable-http-proxy"),
+        );
+        succeed(closed.args(["3", "hub"]));
+    }
+}
+
+#[test]
+#[ignore = "slow: in scripts/slow"]
 fn a_tab_of_jupyterlab_4_0_is_alive() {
     for (name, arguments) in [
         ("live.py", &[][..]),

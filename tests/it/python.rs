@@ -33,8 +33,13 @@ const WITH_ACP: &str = include_str!("../python/acp.txt");
 /// JupyterLab and the browser's driver: only if there is a browser, since they take a minute.
 const WITH_JUPYTERLAB: &str = include_str!("../browser/requirements.txt");
 
-/// The same with the extension by which several people edit one notebook.
+/// Notebook 7, and the browser's driver.
 const WITH_NOTEBOOK_7: &str = include_str!("../browser/notebook7.txt");
+
+/// JupyterLab as a single-user server of JupyterHub.
+const WITH_HUB: &str = include_str!("../browser/hub.txt");
+
+/// JupyterLab with the extension by which several people edit one notebook.
 const WITH_COLLABORATION: &str = include_str!("../browser/collaboration.txt");
 
 /// The oldest version for which the extension is.
@@ -69,6 +74,12 @@ pub fn with_jupyterlab_4_0() -> &'static Path {
 pub fn with_notebook_7() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-notebook7", WITH_NOTEBOOK_7))
+}
+
+/// Returns the interpreter of the environment with JupyterHub and JupyterLab; makes the environment if it does not exist.
+pub fn with_hub() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| environment("test-hub", WITH_HUB))
 }
 
 /// Returns the interpreter of the environment with JupyterLab and jupyter-collaboration; makes the environment if it
