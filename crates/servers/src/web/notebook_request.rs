@@ -31,6 +31,7 @@ pub(super) struct NotebookRequest {
 struct NotebookPath {
     id: String,
     cell: Option<String>,
+    output: Option<usize>,
 }
 
 impl FromRequest<Arc<WebServer>> for NotebookRequest {
@@ -69,9 +70,14 @@ impl NotebookCall {
         CellSelector::Id(self.request.path.cell.clone().unwrap_or_default())
     }
 
+    /// Returns the number of the output that the path names.
+    pub(super) fn output(&self) -> usize {
+        self.request.path.output.unwrap_or_default()
+    }
+
     /// Returns what the cell, which runs, has sent to the pages until now, and the number of the last message.
     pub(super) fn outputs_until_now(&self) -> (u64, Option<Vec<Value>>) {
-        let NotebookPath { id, cell } = &self.request.path;
+        let NotebookPath { id, cell, .. } = &self.request.path;
         let cell = cell.as_deref().unwrap_or_default();
         self.request.server.outputs_until_now(id, cell)
     }

@@ -17,8 +17,11 @@ pub(super) struct Reply {
     status: StatusCode,
     /// The revision of what is in the answer.
     revision: Option<Revision>,
+    mime: &'static str,
     body: Vec<u8>,
 }
+
+const JSON: &str = "application/json";
 
 impl Reply {
     /// Puts an answer into a reply.
@@ -27,8 +30,19 @@ impl Reply {
         Ok(Self {
             status: StatusCode::OK,
             revision: None,
+            mime: JSON,
             body: body.map_err(|error| Problem::failed("write the answer", &error))?,
         })
+    }
+
+    /// Puts HTML into a reply.
+    pub(super) fn of_html(body: Vec<u8>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            revision: None,
+            mime: "text/html; charset=utf-8",
+            body,
+        }
     }
 
     /// Sets the status.
@@ -61,6 +75,7 @@ impl Reply {
         Self {
             status,
             revision: None,
+            mime: JSON,
             body: body.unwrap_or_default(),
         }
     }
@@ -74,9 +89,9 @@ impl Reply {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let json = HeaderValue::from_static("application/json");
+        let mime = HeaderValue::from_static(self.mime);
         let mut response = (self.status, self.body).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response.headers_mut().insert(header::CONTENT_TYPE, mime);
         let tag = self
             .revision
             .and_then(|revision| HeaderValue::from_str(&format!("\"{revision}\"")).ok());

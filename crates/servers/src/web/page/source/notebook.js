@@ -3,6 +3,7 @@
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
+import { closeWidgets } from "./outputs.js";
 import { InSteps, button, make, soon } from "./parts.js";
 
 /** For how long a run may not be known to the kernel's state, in milliseconds. */
@@ -663,6 +664,7 @@ export class Notebook {
 
   destroy() {
     this.isGone = true;
+    closeWidgets(this);
     clearInterval(this.clock);
     clearTimeout(this.nextJobs);
     clearTimeout(this.nextRead);
