@@ -280,8 +280,8 @@ def hostile(page, book):
     box = book.outputs(11).locator(".widget")
     # Those with a view of their own that has a text.
     expect(box.get_by_text("kept")).to_have_count(4)
-    expect(box.get_by_text("which this page does not draw]")).to_have_count(7)
-    for refused in box.get_by_text("which this page does not draw]").all():
+    expect(box.get_by_text("[a widget that this page does not draw]")).to_have_count(7)
+    for refused in box.get_by_text("[a widget that this page does not draw]").all():
         refused.click()
     expect(page.locator("meta[http-equiv='refresh']")).to_have_count(0)
 

@@ -39,8 +39,9 @@ let lastFocus = null;
 
 addEventListener("keydown", ({ key, timeStamp }) => (last = { key, at: timeStamp }), true);
 addEventListener("pointerdown", ({ timeStamp }) => (last = { key: null, at: timeStamp }), true);
-addEventListener("focusin", ({ target }) => {
-  if (!frames.has(target)) lastFocus = target;
+addEventListener("focusin", (event) => {
+  // Editors are in a shadow tree.
+  if (!frames.has(event.target)) lastFocus = event.composedPath()[0];
 });
 
 /** Returns whether a person has brought the focus into a frame: by Tab, or by a click, of which the page hears only so much. */
@@ -55,8 +56,8 @@ addEventListener("blur", ({ timeStamp }) => {
   const frame = document.activeElement;
   if (!frames.has(frame) || isByPerson(frame, timeStamp)) return;
   frames.get(frame)("The frame was closed: it tried to take the keyboard.");
-  // The window has the focus again once the frame is gone.
-  setTimeout(() => lastFocus?.focus({ preventScroll: true }));
+  // At once: the next key is for it.
+  lastFocus?.focus({ preventScroll: true });
 });
 
 /** Returns a line that says that an output needs scripts. `address` is that of its document; without it there is no frame. */

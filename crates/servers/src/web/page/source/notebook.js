@@ -3,7 +3,7 @@
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
-import { closeWidgets } from "./outputs.js";
+import { closeWidgets, endWidgets } from "./outputs.js";
 import { InSteps, button, make, soon } from "./parts.js";
 
 /** For how long a run may not be known to the kernel's state, in milliseconds. */
@@ -302,6 +302,7 @@ export class Notebook {
       }
     }
     if (["opened", "restarted"].includes(event.event)) this.page.clearProblem("run");
+    if (["opened", "restarted", "stopped", "died"].includes(event.event)) endWidgets(this);
     const words = wordsOf(event);
     if (words && event.by !== this.page.connection.name) this.news(words);
   }

@@ -271,7 +271,12 @@ async function renderWidget(node, data, metadata, { book }) {
   }
 }
 
-/** Ends the connection of a notebook's widgets to the kernel. */
+/** Ends the connection of a notebook's widgets to the kernel, which has ended. */
+export function endWidgets(book) {
+  widgets.get(book)?.ends();
+}
+
+/** Ends the connection for good. */
 export function closeWidgets(book) {
   widgets.get(book)?.close();
 }

@@ -133,16 +133,16 @@ class Manager extends HTMLManager {
 
   /** Makes a model. One that cannot be made is a model without a view: the others are shown all the same. */
   async _make_model(options, state) {
-    if (!VIEWS.has(`${options.model_module} ${options.model_name}`)) return this.noModel(options.model_module);
+    if (!VIEWS.has(`${options.model_module} ${options.model_name}`)) return this.noModel(options.model_module, options.model_id);
     try {
       return await super._make_model(options, state);
     } catch {
-      return this.noModel();
+      return this.noModel(BASE, options.model_id);
     }
   }
 
-  noModel(module = BASE) {
-    return Object.assign(new DOMWidgetModel({}, { model_id: "none", widget_manager: this }), { module });
+  noModel(module, id) {
+    return Object.assign(new DOMWidgetModel({}, { model_id: id, widget_manager: this }), { module });
   }
 
   /** Draws a model by its own view. */
@@ -152,7 +152,7 @@ class Manager extends HTMLManager {
       const drawn = await super.create_view(model, options);
       if (!(drawn instanceof ErrorWidgetView)) return drawn;
     }
-    const refused = new Refused({ model: this.noModel(model.module), options: this.setViewOptions(options) });
+    const refused = new Refused({ model: this.noModel(model.module, model.model_id), options: this.setViewOptions(options) });
     await refused.render();
     return refused;
   }
@@ -279,7 +279,7 @@ export class Widgets {
     const serverSettings = ServerConnection.makeSettings(address);
     const kernel = new Kernel({ model: { id: session.kernel.id, name: session.kernel.name }, serverSettings });
     this.kernel = kernel;
-    kernel.statusChanged.connect((_, status) => ENDS.includes(status) && this.disconnects(kernel, WHY_NOT.ended));
+    kernel.statusChanged.connect((_, status) => ENDS.includes(status) && this.ends());
     kernel.connectionStatusChanged.connect((_, status) => {
       if (status !== "connected") this.says(`Not connected: ${WHY_NOT.lost}.`);
       else this.says(null);
@@ -317,9 +317,14 @@ export class Widgets {
     printed.textContent = (printed.textContent + String(text).replace(/\x1b\[[\d;]*m/g, "")).slice(-LONGEST_PRINTED);
   }
 
+  /** The kernel has ended. */
+  ends() {
+    if (this.kernel) this.disconnects(this.kernel, WHY_NOT.ended);
+  }
+
   /** The notebook is left. */
   close() {
     this.isClosed = true;
-    if (this.kernel) this.disconnects(this.kernel, WHY_NOT.ended);
+    this.ends();
   }
 }
