@@ -245,7 +245,9 @@ fn policy(path: &str, headers: &HeaderMap) -> HeaderValue {
     if path.starts_with(FRAMES) {
         return HeaderValue::from_static(FRAME_POLICY);
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     let own = match host.filter(|host| host_name(host).is_some()) {
         // The grammar of policies has no such addresses.
         Some(host) if host.starts_with('[') => "'self'".to_owned(),

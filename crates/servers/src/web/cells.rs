@@ -19,7 +19,8 @@ use crate::api::envelope::Answer;
 use crate::api::problem::Problem;
 use crate::api::{
     self, CellAnswer, CellRequest, DeletedCellsRequest, EditAnswer, EditPolicy, EditRequest,
-    NotebookSummary, OutputAnswer, OutputForm, OutputRequest, RestoreRequest, ShownCell, UndoRequest,
+    NotebookSummary, OutputAnswer, OutputForm, OutputRequest, RestoreRequest, ShownCell,
+    UndoRequest,
 };
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
