@@ -12,6 +12,7 @@ from web_tab import Book, Web, accessible
 GRAPH = "graph.ipynb"
 FAILS = "fails.ipynb"
 PLOTS = "plots.ipynb"
+SHOWN = "shown.ipynb"
 
 BARS = {"data": [{"type": "bar", "x": ["a", "b", "c"], "y": [1, 3, 2], "name": "<b>bars</b>"}], "layout": {"title": {"text": "Bars"}, "height": 300}}  # fmt: skip
 POINTS = {
@@ -27,6 +28,14 @@ VEGALITE = "application/vnd.vegalite.v5+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HOSTILE = "<b id='inner'>bold</b><script>document.title = 'taken'</script><img src='x' onerror='document.title = 1'>"
 
+
+# A plot as Altair shows it by itself, and by the type that front ends know.
+ALTAIR = """import altair
+values = [{"a": "A", "b": 28}, {"a": "B", "b": 55}, {"a": "</script>", "b": 43}]
+plot = altair.Chart(altair.Data(values=values)).mark_bar().encode(x="a:N", y="b:Q")
+display(plot)
+altair.renderers.enable("mimetype")
+display(plot)"""
 
 # It would take the tab to another page.
 REFRESH = "<p>kept</p><meta http-equiv='refresh' content='0; url=about:blank'>"
@@ -96,6 +105,11 @@ def main():
     for name in [GRAPH, FAILS]:
         nb("open", name, "--python", os.environ["NB_TEST_PYTHON"])
     write_plots()
+    for number, python in enumerate(os.environ["NB_TEST_ALTAIR"].split(os.pathsep)):
+        write(f"altair{number}.ipynb", ALTAIR)
+        nb("open", f"altair{number}.ipynb", "--python", python)
+        nb("exec", f"altair{number}.ipynb", "--all")
+    write_shown()
     web = Web()
     with contextlib.ExitStack() as ends, chromium() as browser:
         ends.callback(web.end)
@@ -111,6 +125,8 @@ def main():
         page.goto(page.url.split("#")[0])
         graph(page)
         plots(page)
+        altair(page)
+        shown(page)
 
 
 def write_plots():
@@ -248,9 +264,9 @@ def plots(page):
     expect(page).to_have_title(f"{PLOTS} – nb")
     assert {"plotly.js", "vega.js", "widgets.js"}.issubset(loaded(page)), loaded(page)
     expect(box.get_by_role("slider", name="Size")).to_be_visible()
-    # The policy has kept out styles that libraries add, and no script has tried anything.
+    # The policy has kept out styles that libraries add and an image's address, and no script has tried anything.
     violations = page.evaluate("globalThis.violations ?? []")
-    assert all(violation.startswith("style-src") for violation in violations), violations
+    assert all(violation.startswith(("style-src", "img-src")) for violation in violations), violations
     styles(book)
     links(page, book)
     book.cell(1).scroll_into_view_if_needed()
@@ -301,6 +317,90 @@ def links(page, book):
     page.evaluate("name => { location.hash = name }", PLOTS)
     expect(page.locator("header h1")).to_have_text(PLOTS)
     page.set_viewport_size({"width": 1200, "height": 800})
+
+
+def altair(page):
+    say("plots of Altair 5 and 6, without the network")
+    drawn = "it => new Set(it.getContext('2d').getImageData(0, 0, it.width, it.height).data).size > 4"
+    for name in ["altair0.ipynb", "altair1.ipynb"]:
+        first = json.loads(pathlib.Path(name).read_text())["cells"][0]["outputs"][0]
+        assert "cdn.jsdelivr.net" in "".join(first["data"]["text/html"]), first
+        page.evaluate("name => { location.hash = name }", name)
+        expect(page.locator("header h1")).to_have_text(name)
+        plots = Book(page).outputs(0).locator(".plot canvas")
+        expect(plots).to_have_count(2)
+        for plot in plots.all():
+            expect(plot).to_be_visible()
+            assert plot.evaluate(drawn)
+    far = [entry for entry in page.evaluate("performance.getEntriesByType('resource').map(it => it.name)") if not entry.startswith(page.url.split("#")[0])]
+    assert far == [], far
+
+
+JSON_OF_MANY = {"few": {"a": [1, "<b>two</b>", None, True, {}]}, "many": list(range(100_000))}
+FRAMED = "<p>with <b>text</b></p><script>document.body.append('made by a script')</script>"
+
+
+def write_shown():
+    outputs = [
+        output(**{"application/json": JSON_OF_MANY}),
+        output(**{"text/html": FRAMED}),
+        output(**{"text/html": "<div id='a'></div><script>document.body.append('made by a script')</script>"}),
+        output(**{"text/html": "<style>p { color: red }</style>"}),
+        {"output_type": "stream", "name": "stdout", "text": ""},
+        output(**{"text/html": "<p>data</p><script type='application/json'>{}</script>"}),
+    ]
+    write(SHOWN, *["show()"] * len(outputs))
+    book = json.loads(pathlib.Path(SHOWN).read_text())
+    for cell, each in zip(book["cells"], outputs):
+        cell["outputs"] = [each]
+    text = "Some `code`, and $\\frac{a}{b}$:\n\n```python\nx = 1\n```"
+    book["cells"].append({"cell_type": "markdown", "id": "words000", "metadata": {}, "source": text})
+    pathlib.Path(SHOWN).write_text(json.dumps(book))
+
+
+def shown(page):
+    page.evaluate("name => { location.hash = name }", SHOWN)
+    expect(page.locator("header h1")).to_have_text(SHOWN)
+    book = Book(page)
+    say("JSON as a tree, of which only what is open is made")
+    root = book.outputs(0).locator(".tree > details")
+    expect(root.locator("> details > summary")).to_have_text(["few: { 1 entry }", "many: [ 100,000 entries ]"])
+    few, many = root.locator("> details").all()
+    few.locator("> summary").click()
+    few.locator("> details > summary").click()
+    expect(few.locator("> details > div")).to_have_text(["0: 1", '1: "<b>two</b>"', "2: null", "3: true", "4: {}"])
+    assert many.locator("*").count() < 10
+    many.locator("> summary").click()
+    expect(many.locator("> div")).to_have_count(100)
+    many.get_by_role("button", name="100 more of 99,900").click()
+    expect(many.locator("> div")).to_have_count(200)
+    many.locator("> summary").click()
+
+    say("what needs scripts says so, and runs them in a frame")
+    for index, begin in [(1, "with text"), (2, "a fallback")]:
+        expect(book.outputs(index)).to_contain_text(begin)
+        expect(book.outputs(index)).to_contain_text("This output needs scripts")
+        book.outputs(index).get_by_role("button", name="Open in a frame").press("Enter")
+        expect(book.outputs(index).frame_locator("iframe").get_by_text("made by a script")).to_be_visible()
+    book.outputs(1).get_by_role("button", name="Close the frame").click()
+    expect(book.outputs(1).locator("iframe")).to_have_count(0)
+    expect(book.outputs(1)).to_contain_text("This output needs scripts")
+
+    say("what shows nothing has no place, and data in a script runs nothing")
+    expect(book.outputs(3)).to_have_text("")
+    for index in [3, 4]:
+        expect(book.outputs(index).locator("> .output")).to_be_hidden()
+        assert book.outputs(index).bounding_box()["height"] == 0
+    expect(book.outputs(5)).to_have_text("data")
+
+    say("formulas have their font, and code looks like code")
+    words = book.cell(6).locator(".rendered")
+    assert "Math" in words.locator("math").evaluate("it => getComputedStyle(it).fontFamily")
+    for code in ["p code", "pre code"]:
+        assert "mono" in words.locator(code).evaluate("it => getComputedStyle(it).fontFamily").lower()
+    assert words.locator("pre").evaluate("it => getComputedStyle(it).borderTopStyle") == "solid"
+    picture(page, "web-shown")
+    accessible(page, "outputs of all kinds")
 
 
 def loaded(page):

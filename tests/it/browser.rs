@@ -201,6 +201,8 @@ fn the_page_shows_everybody_graphs_plots_and_widgets() {
         && let Some(modules) = node::modules()
     {
         parts.env("NB_TEST_AXE", modules.join("axe-core/axe.min.js"));
+        let altair = std::env::join_paths(python::with_altair());
+        parts.env("NB_TEST_ALTAIR", altair.expect("paths without a colon"));
         succeed(&mut parts);
     }
 }
@@ -213,6 +215,22 @@ fn a_person_writes_in_a_page_of_nb_web() {
     {
         writes.env("NB_TEST_AXE", modules.join("axe-core/axe.min.js"));
         succeed(&mut writes);
+    }
+}
+
+#[test]
+fn widgets_on_the_page_and_the_kernel_agree() {
+    let world = World::new();
+    if let Some(mut widgets) = script(&world, "web_widgets.py") {
+        succeed(&mut widgets);
+    }
+}
+
+#[test]
+fn hostile_outputs_and_widgets_reach_nothing_from_the_page_and_from_a_frame() {
+    let world = World::new();
+    if let Some(mut hostile) = script(&world, "hostile.py") {
+        succeed(&mut hostile);
     }
 }
 

@@ -45,6 +45,12 @@ const WITH_COLLABORATION: &str = include_str!("../browser/collaboration.txt");
 /// The oldest version for which the extension is.
 const WITH_JUPYTERLAB_4_0: &str = include_str!("../browser/jupyterlab40.txt");
 
+/// The versions of Altair whose plots the page draws.
+const WITH_ALTAIR: [(&str, &str); 2] = [
+    ("test-altair5", include_str!("../browser/altair5.txt")),
+    ("test-altair6", include_str!("../browser/altair6.txt")),
+];
+
 /// Returns the interpreter of the pinned environment; makes the environment if it does not exist.
 pub fn interpreter() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
@@ -80,6 +86,12 @@ pub fn with_notebook_7() -> &'static Path {
 pub fn with_hub() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| environment("test-hub", WITH_HUB))
+}
+
+/// Returns the interpreters of the environments with Altair; makes the environments if they do not exist.
+pub fn with_altair() -> &'static [PathBuf; 2] {
+    static PYTHONS: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    PYTHONS.get_or_init(|| WITH_ALTAIR.map(|(name, requirements)| environment(name, requirements)))
 }
 
 /// Returns the interpreter of the environment with JupyterLab and jupyter-collaboration; makes the environment if it

@@ -303,6 +303,7 @@ fn only_who_has_the_secret_is_served() {
         "/api/notebooks",
         "/api/openapi.json",
         "/api/ws",
+        "/frames/a.ipynb/cell0001/0",
         "/nothing",
     ];
     for (headers, status) in [
@@ -360,6 +361,56 @@ fn only_who_has_the_secret_is_served() {
         "",
     );
     assert_eq!(cross.status, 403, "{cross:?}");
+}
+
+#[test]
+fn an_output_in_a_frame_has_no_origin_and_no_network() {
+    let world = World::new();
+    let outputs = json!([
+        {"output_type": "stream", "name": "stdout", "text": "text"},
+        {"output_type": "display_data", "metadata": {}, "data": {"text/html": ["<script>", "1</script>"]}},
+    ]);
+    let cell = json!({"cell_type": "code", "id": "cell0001", "metadata": {}, "source": "1", "outputs": outputs,
+        "execution_count": null});
+    let text = json!({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    std::fs::write(world.project().join("a.ipynb"), text.to_string()).expect("write the notebook");
+    let server = WebServer::start(&world);
+    let frame = server.get("/frames/a.ipynb/cell0001/1").is(200);
+    assert_eq!(frame.body, "<!doctype html>\n<script>1</script>");
+    assert_eq!(
+        frame.header("Content-Type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(frame.header("Referrer-Policy"), Some("no-referrer"));
+    assert_eq!(frame.header("X-Frame-Options"), Some("SAMEORIGIN"));
+    assert!(frame.header("Set-Cookie").is_none());
+    let policy = frame.header("Content-Security-Policy").expect("a policy");
+    assert!(
+        policy.starts_with("sandbox allow-scripts; default-src 'none';"),
+        "{policy}"
+    );
+    assert!(
+        !policy.contains("http") && !policy.contains("allow-same-origin"),
+        "{policy}"
+    );
+    for path in ["cell0001/0", "cell0001/2", "cell0001/x", "none0000/1"] {
+        let missing = server.get(&format!("/frames/a.ipynb/{path}"));
+        assert!(
+            [400, 404, 422].contains(&missing.status),
+            "{path}: {missing:?}"
+        );
+        let policy = missing.header("Content-Security-Policy").expect("a policy");
+        assert!(policy.starts_with("sandbox"), "{policy}");
+    }
+    // The page has frames of outputs only, and itself is in none.
+    let page = server.get("/").is(200);
+    let policy = page.header("Content-Security-Policy").expect("a policy");
+    let own = format!("frame-src http://{}/frames/", server.host());
+    assert!(
+        policy.ends_with(&own) && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
+    assert_eq!(page.header("X-Frame-Options"), Some("DENY"));
 }
 
 #[test]

@@ -20,16 +20,25 @@ use crate::http::{ClientSecret, LONGEST_BODY, LOOPBACK_NAMES, host_name};
 /// How long the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The page may load only its own files, and images in its outputs.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The page may load only its own files, and images that are in its outputs: the address of an image could be a request.
+/// `frame-src` follows.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; frame-src";
+
+/// Where the paths of outputs in frames begin.
+pub(super) const FRAMES: &str = "/frames/";
+
+/// An output in a frame may run scripts. It has no origin, so it reads nothing of the page and sends no cookie, and it
+/// loads nothing.
+const FRAME_POLICY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
+     style-src 'unsafe-inline'; img-src data: blob:; font-src data:; media-src data: blob:; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'self'; webrtc 'block'";
 
 /// The headers of all responses.
-const HEADERS: [(HeaderName, &str); 6] = [
-    (header::CONTENT_SECURITY_POLICY, POLICY),
+const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
-    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_DNS_PREFETCH_CONTROL, "off"),
     (
         HeaderName::from_static("cross-origin-opener-policy"),
         "same-origin",
@@ -231,6 +240,24 @@ async fn with_body(request: Request) -> Result<Request, Refusal> {
     }
 }
 
+/// Returns the policy of a response. The page has frames of no other path, also when a frame goes elsewhere by itself.
+fn policy(path: &str, headers: &HeaderMap) -> HeaderValue {
+    if path.starts_with(FRAMES) {
+        return HeaderValue::from_static(FRAME_POLICY);
+    }
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let own = match host.filter(|host| host_name(host).is_some()) {
+        // The grammar of policies has no such addresses.
+        Some(host) if host.starts_with('[') => "'self'".to_owned(),
+        Some(host) => format!("http://{host}{FRAMES}"),
+        None => "'none'".to_owned(),
+    };
+    let policy = HeaderValue::from_str(&format!("{POLICY} {own}"));
+    policy.unwrap_or(HeaderValue::from_static("default-src 'none'"))
+}
+
 /// Passes on the accepted requests, and sets the headers of all responses.
 pub(super) async fn guard(
     State(access): State<Arc<Access>>,
@@ -238,7 +265,9 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    let is_api = path.starts_with("/api/") || jupyter::serves(path);
+    let is_frame = path.starts_with(FRAMES);
+    let is_stored = !(path.starts_with("/api/") || is_frame || jupyter::serves(path));
+    let policy = policy(path, request.headers());
     let mut response = match access.check(&request) {
         Ok(None) => match with_body(request).await {
             Ok(request) => next.run(request).await,
@@ -251,7 +280,13 @@ pub(super) async fn guard(
     for (name, value) in &HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    let cache_control = if is_api { "no-store" } else { "no-cache" };
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    let frame_options = if is_frame { "SAMEORIGIN" } else { "DENY" };
+    headers.insert(
+        header::X_FRAME_OPTIONS,
+        HeaderValue::from_static(frame_options),
+    );
+    let cache_control = if is_stored { "no-cache" } else { "no-store" };
     headers.insert(
         header::CACHE_CONTROL,
         HeaderValue::from_static(cache_control),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use super::access::FRAMES;
 use super::notebook_request::{NotebookCall, Precondition, route};
 use super::reply::Reply;
 use super::server::WebServer;
@@ -18,8 +19,8 @@ use crate::api::envelope::Answer;
 use crate::api::problem::{Problem, ProblemKind};
 use crate::api::{
     self, CellAnswer, CellRequest, DeletedCellsRequest, DiffedSource, EditAnswer, EditPolicy,
-    EditRequest, MoveRequest, NotebookSummary, OutputForm, RestoreRequest, Rewrite, SearchRequest,
-    SearchScope, ShownCell, SourceDiffRequest, UndoRequest,
+    EditRequest, MoveRequest, NotebookSummary, OutputAnswer, OutputForm, OutputRequest,
+    RestoreRequest, Rewrite, SearchRequest, SearchScope, ShownCell, SourceDiffRequest, UndoRequest,
 };
 use crate::notebook::{CellSelector, CellType, Operation, Revision};
 
@@ -42,6 +43,7 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
         .route(&path("/cells/{cell}/move"), move_route)
         .route(&path("/cells/{cell}/attachments"), get(route(Precondition::Cell, attachments)))
         .route(&path("/cells/{cell}/running"), get(route(Precondition::Cell, running)))
+        .route(&format!("{FRAMES}{{id}}/{{cell}}/{{output}}"), get(route(Precondition::Cell, frame)))
         // The cell may be deleted.
         .route(&path("/cells/{cell}/diff"), post(route(Precondition::Notebook, source_diff)))
         .route(&path("/cells/{cell}/restore"), post(route(Precondition::Notebook, restore)))
@@ -164,6 +166,24 @@ async fn attachments(call: NotebookCall) -> Result<Reply, Problem> {
 /// `GET /api/notebooks/{id}/widgets`
 async fn widgets(call: NotebookCall) -> Result<Reply, Problem> {
     Reply::of(&api::widgets(&call.caller).await?)
+}
+
+/// `GET /frames/{id}/{cell}/{output}`: the HTML of an output, as a document for a frame (`access`).
+async fn frame(call: NotebookCall) -> Result<Reply, Problem> {
+    let request = OutputRequest {
+        cells: vec![call.cell()],
+        number: call.output(),
+        mime: Some("text/html".to_owned()),
+        image_size: None,
+        to_file: false,
+    };
+    let _read = READS.acquire().await;
+    match api::output(&call.caller, request).await? {
+        OutputAnswer::Text(html) => Ok(Reply::of_html([b"<!doctype html>\n", &*html].concat())),
+        OutputAnswer::Bytes { .. } | OutputAnswer::File(_) => {
+            Ok(Reply::of_missing("the output has no HTML".to_owned()))
+        }
+    }
 }
 
 /// A new source or type of a cell.

@@ -16,12 +16,6 @@ const INDEX: PageFile = (
     include_bytes!("page/built/index.html"),
 );
 
-const ICON: PageFile = (
-    "icon.svg",
-    "image/svg+xml",
-    include_bytes!("page/built/icon.svg"),
-);
-
 /// Files that are compressed by gzip, and are sent so. The page loads all but the first two only for outputs that need
 /// them.
 const COMPRESSED: [PageFile; 8] = [
@@ -59,9 +53,6 @@ pub(super) async fn openapi() -> Response {
 }
 
 pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    if name == ICON.0 {
-        return response(&ICON);
-    }
     match COMPRESSED.iter().find(|(known, ..)| *known == name) {
         Some(file) => compressed(file, &headers),
         None => (StatusCode::NOT_FOUND, "there is no such file\n").into_response(),

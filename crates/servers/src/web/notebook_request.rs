@@ -32,6 +32,7 @@ pub(super) struct NotebookRequest {
 struct NotebookPath {
     id: String,
     cell: Option<String>,
+    output: Option<usize>,
 }
 
 impl FromRequest<Arc<WebServer>> for NotebookRequest {
@@ -89,6 +90,11 @@ impl NotebookCall {
     /// It is outside of the server's folder, or no notebook.
     pub(super) fn notebook_named(&self, id: &str) -> Result<PathBuf, Problem> {
         self.request.server.notebook(id)
+    }
+
+    /// Returns the number of the output that the path names.
+    pub(super) fn output(&self) -> usize {
+        self.request.path.output.unwrap_or_default()
     }
 
     /// Returns what the cell, which runs, has sent to the pages until now, and the number of the last message.

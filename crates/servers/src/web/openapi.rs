@@ -59,8 +59,8 @@ struct RestMethod {
     body: Option<fn(&mut SchemaGenerator) -> Schema>,
     /// Whether the request says which revision it is made from.
     has_if_match: bool,
-    /// Whether the answer is a stream of server-sent events.
-    is_stream: bool,
+    /// The type of the answer: JSON, HTML, or a stream of server-sent events.
+    mime: &'static str,
     query: &'static [(&'static str, &'static str)],
 }
 
@@ -78,7 +78,7 @@ impl RestMethod {
             answer: schema::<T>,
             body: None,
             has_if_match: false,
-            is_stream: false,
+            mime: "application/json",
             query: &[],
         }
     }
@@ -102,7 +102,12 @@ impl RestMethod {
     }
 
     fn stream(mut self) -> Self {
-        self.is_stream = true;
+        self.mime = "text/event-stream";
+        self
+    }
+
+    fn html(mut self) -> Self {
+        self.mime = "text/html";
         self
     }
 
@@ -148,6 +153,11 @@ fn methods() -> Vec<RestMethod> {
             "/api/notebooks/{id}/cells/{cell}/attachments",
             "Read the files in a cell of Markdown",
         ),
+        RestMethod::get::<String>(
+            "/frames/{id}/{cell}/{output}",
+            "Read the HTML of an output, as a document for a frame of the page",
+        )
+        .html(),
         RestMethod::post::<CellBody, EditAnswer>(CELL, "Change the source or the type of a cell")
             .method("put")
             .if_match(),
@@ -305,6 +315,7 @@ fn described(
             "the cell's id, or a beginning of it that no other has",
         ),
         ("turn", "the turn's id"),
+        ("output", "which of the cell's outputs, from 0"),
     ] {
         if method.path.contains(&format!("{{{name}}}")) {
             parameters.push(parameter(name, "path", description));
@@ -320,15 +331,14 @@ fn described(
     }
     let content = |schema: Schema| json!({ "application/json": { "schema": schema } });
     let mut responses = Map::new();
-    let done = match method.is_stream {
-        true => json!({
-            "description": "the data of each event is such an object",
-            "content": { "text/event-stream": { "schema": (method.answer)(answers) } },
-        }),
-        false => {
-            json!({ "description": "it was done", "content": content((method.answer)(answers)) })
-        }
+    let description = match method.mime {
+        "text/event-stream" => "the data of each event is such an object",
+        _ => "it was done",
     };
+    let done = json!({
+        "description": description,
+        "content": { method.mime: { "schema": (method.answer)(answers) } },
+    });
     responses.insert(method.status.to_string(), done);
     let problem = content(schema::<ProblemAnswer<'_>>(answers));
     let mut refused = vec![

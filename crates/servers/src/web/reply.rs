@@ -17,10 +17,14 @@ pub(super) struct Reply {
     status: StatusCode,
     /// The revision of what is in the answer.
     revision: Option<Revision>,
-    /// Whether the body is a notebook's file, and no JSON of this interface.
-    is_file: bool,
+    mime: &'static str,
     body: Vec<u8>,
 }
+
+const JSON: &str = "application/json";
+
+/// A notebook's file.
+const NOTEBOOK: &str = "application/x-ipynb+json";
 
 impl Reply {
     /// Puts an answer into a reply.
@@ -29,17 +33,27 @@ impl Reply {
         Ok(Self {
             status: StatusCode::OK,
             revision: None,
-            is_file: false,
+            mime: JSON,
             body: body.map_err(|error| Problem::failed("write the answer", &error))?,
         })
     }
 
-    /// Puts a notebook's file into a reply, which a browser saves under the last name of the address.
+    /// Puts a notebook's file into a reply, which a browser saves.
     pub(super) fn of_file(body: Vec<u8>) -> Self {
         Self {
             status: StatusCode::OK,
             revision: None,
-            is_file: true,
+            mime: NOTEBOOK,
+            body,
+        }
+    }
+
+    /// Puts HTML into a reply.
+    pub(super) fn of_html(body: Vec<u8>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            revision: None,
+            mime: "text/html; charset=utf-8",
             body,
         }
     }
@@ -74,7 +88,7 @@ impl Reply {
         Self {
             status,
             revision: None,
-            is_file: false,
+            mime: JSON,
             body: body.unwrap_or_default(),
         }
     }
@@ -88,14 +102,10 @@ impl Reply {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let mime = match self.is_file {
-            true => "application/x-ipynb+json",
-            false => "application/json",
-        };
-        let mime = HeaderValue::from_static(mime);
+        let mime = HeaderValue::from_static(self.mime);
         let mut response = (self.status, self.body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, mime);
-        if self.is_file {
+        if self.mime == NOTEBOOK {
             let attachment = HeaderValue::from_static("attachment");
             response
                 .headers_mut()

@@ -72,7 +72,7 @@ export class CellView {
     this.conflict = make("div.conflict", { role: "group", "aria-label": "Conflict", hidden: true });
     this.stale = make("p.stale", { hidden: true });
     this.outputsNode = make("div.outputs", { role: "region" });
-    this.outputs = new Outputs(this.outputsNode, () => book.widgets());
+    this.outputs = new Outputs(this.outputsNode, book, this);
     this.runButton = runButton("Run this cell", () => book.run(this));
     const tools = make(
       "div.cell-tools",

@@ -3,6 +3,7 @@
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
+import { closeWidgets, endWidgets } from "./outputs.js";
 import { InSteps, button, iconButton, make, soon } from "./parts.js";
 
 /** For how long a run may not be known to the kernel's state, in milliseconds. */
@@ -343,6 +344,7 @@ export class Notebook {
       }
     }
     if (["opened", "restarted"].includes(event.event)) this.page.clearProblem("run");
+    if (["opened", "restarted", "stopped", "died"].includes(event.event)) endWidgets(this);
     const words = wordsOf(event, (cell) => this.nameOf(cell));
     if (words && event.by !== this.page.connection.name) this.news(words);
   }
@@ -805,6 +807,7 @@ export class Notebook {
   destroy() {
     this.isGone = true;
     this.sizes.disconnect();
+    closeWidgets(this);
     clearInterval(this.clock);
     clearTimeout(this.nextJobs);
     clearTimeout(this.nextRead);

@@ -1,7 +1,10 @@
-// Outputs, as JupyterLab shows those of a notebook that is not trusted: HTML is sanitised, scripts do nothing.
+// Outputs, as JupyterLab shows those of a notebook that is not trusted: HTML is sanitised, scripts do nothing. What needs
+// scripts says so.
 
 import { MimeModel, RenderMimeRegistry, standardRendererFactories } from "@jupyterlab/rendermime";
 import { marked } from "marked";
+import { altairPlot, needsScripts, scriptsLine } from "./frame.js";
+import { tree } from "./tree.js";
 
 const SVG = "image/svg+xml";
 
@@ -26,11 +29,13 @@ class Drawing {
 }
 
 const PLOTLY = "application/vnd.plotly.v1+json";
-const VEGA = /^application\/vnd\.vega(lite)?\.v\d+(\.\d+)*\+json$/;
-const VEGA_TYPES = [3, 4, 5, 6].flatMap((version) => [
-  `application/vnd.vegalite.v${version}+json`,
-  `application/vnd.vega.v${version}+json`,
-]);
+const VEGA = /^application\/vnd\.vega(lite)?\.v\d+/;
+/** Altair 6 writes a dot where others write a plus. */
+const VEGA_TYPES = [3, 4, 5, 6].flatMap((version) =>
+  ["vegalite", "vega"].flatMap((name) => ["+", "."].map((sign) => `application/vnd.${name}.v${version}${sign}json`)),
+);
+const JSON_TYPES = ["application/json", "application/geo+json"];
+const HTML = "text/html";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 
 /** Loads the style sheet of a part of the page, once. */
@@ -94,11 +99,28 @@ class Plot {
   dispose() {}
 }
 
+/** Shows JSON as a tree. */
+class Tree {
+  constructor({ mimeType }) {
+    this.mime = mimeType;
+    this.node = document.createElement("div");
+    this.node.className = "tree";
+  }
+
+  async renderModel(model) {
+    const root = tree(model.data[this.mime]);
+    if (root.matches("details")) root.open = true;
+    this.node.append(root);
+  }
+
+  dispose() {}
+}
+
 /** The types of text that may have formulas. */
-const WITH_MATH = ["text/html", "text/markdown", "text/latex"];
+const WITH_MATH = [HTML, "text/markdown", "text/latex"];
 
 /** The types of text whose elements may have styles. */
-const WITH_STYLES = ["text/html", "text/markdown"];
+const WITH_STYLES = [HTML, "text/markdown"];
 
 /** The colours of terminals that the page has, which are readable on its background, by a sixth of the hues each. */
 const TERMINAL_HUES = ["red", "yellow", "green", "cyan", "blue", "magenta"];
@@ -108,6 +130,7 @@ const registry = new RenderMimeRegistry({
     ...standardRendererFactories.filter((factory) => !factory.mimeTypes.includes(SVG)),
     { safe: true, mimeTypes: [SVG], defaultRank: 80, createRenderer: () => new Drawing() },
     { safe: true, mimeTypes: [PLOTLY, ...VEGA_TYPES], defaultRank: 10, createRenderer: (options) => new Plot(options) },
+    { safe: true, mimeTypes: JSON_TYPES, defaultRank: 115, createRenderer: (options) => new Tree(options) },
   ],
   markdownParser: { render: async (text) => marked.parse(text, { gfm: true }) },
 });
@@ -139,12 +162,16 @@ function dataOf(output) {
   }
 }
 
-/** Renders data into a node. `models` returns the models of the notebook's widgets, or null. */
-async function render(node, data, metadata, models) {
-  if (data[WIDGET] && models) return renderWidget(node, data, metadata, models);
+/** Renders data into a node. `cell` has what its cell knows: its notebook, and the address for a frame. */
+async function render(node, given, metadata, cell = {}) {
+  const plot = given[HTML] && altairPlot(given[HTML]);
+  const { [HTML]: html, ...others } = given;
+  const data = plot ? { ...others, ...plot } : given;
+  if (data[WIDGET] && cell.book) return renderWidget(node, data, metadata, cell);
   const mime = registry.preferredMimeType(data, "ensure");
   if (mime === undefined) {
-    node.textContent = `an output of the types ${Object.keys(data).join(", ")}, which this page does not show`;
+    const names = Object.keys(data).filter((name) => data[name] !== "");
+    node.textContent = names.length ? `an output of the types ${names.join(", ")}, which this page does not show` : "";
     return;
   }
   const renderer = registry.createRenderer(mime);
@@ -152,14 +179,35 @@ async function render(node, data, metadata, models) {
   try {
     await renderer.renderModel(new MimeModel({ data, metadata: metadata ?? {}, trusted: false }));
   } catch (error) {
-    await renderOthers(node, data, metadata, mime, `this output cannot be shown: ${error.message}`);
+    await renderOthers(node, data, metadata, mime, missing(`this output cannot be shown: ${error.message}`));
     return;
+  }
+  if (mime === HTML && needsScripts(html)) {
+    const line = scriptsLine(cell.frame?.());
+    // What the scripts would have filled says nothing.
+    if (!showsSomething(node)) return renderOthers(node, data, metadata, mime, line);
+    node.prepend(line);
   }
   if (WITH_STYLES.includes(mime)) applyStyles(node);
   else nameColours(node);
   nameParts(node);
   // The renderers typeset only what a widget of JupyterLab's shell has attached.
   if (WITH_MATH.includes(mime) && /[$\\]/.test(node.textContent)) (await part("math")).show(node);
+}
+
+/** What shows something without a text, or will. */
+const SHOWN = ".widget, .plot, img, canvas, svg, video, audio, input, button, select, textarea, hr, progress, meter, math, iframe";
+
+/** Returns whether there is something to see in a node. */
+function showsSomething(node) {
+  return node.textContent.trim() !== "" || node.querySelector(SHOWN) !== null;
+}
+
+function missing(text) {
+  const line = document.createElement("p");
+  line.className = "missing";
+  line.textContent = text;
+  return line;
 }
 
 /** Applies the styles of elements, which the sanitizer has left: the policy lets only scripts set them. */
@@ -190,12 +238,9 @@ function nameParts(node) {
   }
 }
 
-/** Renders the other forms of data whose first form failed, after a line that says why. */
-async function renderOthers(node, data, metadata, mime, why) {
-  const others = Object.fromEntries(Object.entries(data).filter(([other]) => other !== mime));
-  const line = document.createElement("p");
-  line.className = "missing";
-  line.textContent = why;
+/** Renders the other forms of data whose first form is not shown, after a line that says why. */
+async function renderOthers(node, data, metadata, mime, line) {
+  const { [mime]: _, ...others } = data;
   node.replaceChildren(line);
   if (Object.keys(others).length === 0) return;
   const rest = document.createElement("div");
@@ -203,23 +248,37 @@ async function renderOthers(node, data, metadata, mime, why) {
   await render(rest, others, metadata);
 }
 
-/** Shows a widget in the state that a front end has saved. */
-async function renderWidget(node, data, metadata, models) {
-  const id = data[WIDGET].model_id;
+/** The widgets of each notebook. */
+const widgets = new WeakMap();
+
+/** Shows a widget: connected to the kernel, or in the state that a front end has saved. */
+async function renderWidget(node, data, metadata, { book }) {
   try {
-    const known = await models();
-    if (!known?.state?.[id]) throw new Error("the notebook does not have its state; a front end saves it");
-    const { modelsOf, show } = await part("widgets");
-    known.models ??= modelsOf(known, (html) => registry.sanitizer.sanitize(html));
+    const { Widgets } = await part("widgets");
+    const sanitize = (html) => registry.sanitizer.sanitize(html);
+    if (!widgets.has(book)) widgets.set(book, new Widgets(book.id, () => book.widgets(), sanitize));
+    const line = missing("");
+    line.setAttribute("role", "status");
     const place = document.createElement("div");
     place.className = "widget";
-    node.append(place);
+    node.append(line, place);
+    const says = (text) => (line.textContent = text ?? "");
     // The views of a box come one after the other.
     new MutationObserver(() => nameParts(place)).observe(place, { childList: true, subtree: true });
-    await show(place, await known.models, id);
+    await widgets.get(book).show(place, data[WIDGET].model_id, says);
   } catch (error) {
-    await renderOthers(node, data, metadata, WIDGET, `this widget is not shown: ${error.message}`);
+    await renderOthers(node, data, metadata, WIDGET, missing(`this widget is not shown: ${error.message}`));
   }
+}
+
+/** Ends the connection of a notebook's widgets to the kernel, which has ended. */
+export function endWidgets(book) {
+  widgets.get(book)?.ends();
+}
+
+/** Ends the connection for good. */
+export function closeWidgets(book) {
+  widgets.get(book)?.close();
 }
 
 /** Shows Markdown. `attachments` loads the files in the cell, by their names. */
@@ -241,10 +300,11 @@ function attachedImage(files, name) {
 
 /** The outputs of one cell. */
 export class Outputs {
-  /** `models` returns the models of the notebook's widgets, or null. */
-  constructor(node, models) {
+  /** `cell` is the cell of a notebook. */
+  constructor(node, book, cell) {
     this.node = node;
-    this.models = models;
+    this.book = book;
+    this.cell = cell;
     this.shown = [];
   }
 
@@ -263,9 +323,20 @@ export class Outputs {
       this.shown.push(shown);
       if (replaced?.isConnected) replaced.replaceWith(node);
       else this.node.append(node);
-      render(node, dataOf(output), output.metadata, this.models);
+      const cell = { book: this.book, frame: () => this.framePath(same + at) };
+      // Nothing to see has no place.
+      node.setAttribute("aria-busy", "true");
+      render(node, dataOf(output), output.metadata, cell).finally(() => {
+        node.removeAttribute("aria-busy");
+        node.hidden = !showsSomething(node);
+      });
     });
     for (const { node } of old) node.remove();
+  }
+
+  /** Returns the address of an output's HTML as a document of its own. */
+  framePath(number) {
+    return ["/frames", this.book.id, this.cell.id, number].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
   }
 }
 

@@ -1,17 +1,23 @@
-// Widgets in their saved state. The page loads this file for the first of them.
+// Widgets: connected to the kernel, or in the state that a front end has saved. The page loads this file for the first of
+// them.
 //
 // What a model is called does not decide what is drawn: its view does. So a model is drawn by its own view and no
-// other, and texts become safe where they become HTML. Links between models are not made: they would change a text
-// after it was checked, and the saved state has both sides.
+// other, and texts become safe where they become HTML, each time. Links between models are not made.
 
 import "@lumino/widgets/style/index.css";
 import "@jupyter-widgets/controls/css/widgets-base.css";
-import { DOMWidgetModel, DOMWidgetView, ErrorWidgetView } from "@jupyter-widgets/base";
+import { DOMWidgetModel, DOMWidgetView, ErrorWidgetView, shims } from "@jupyter-widgets/base";
 import { HTMLManager } from "@jupyter-widgets/html-manager/lib/htmlmanager";
+import { KernelConnection } from "@jupyterlab/services/lib/kernel/default";
+import { ServerConnection } from "@jupyterlab/services/lib/serverconnection";
+import { request } from "./connection.js";
 
 const BASE = "@jupyter-widgets/base";
 const CONTROLS = "@jupyter-widgets/controls";
 const OUTPUT = "@jupyter-widgets/output";
+
+/** The packages of which widgets are drawn. */
+const OWN = [BASE, CONTROLS, OUTPUT];
 
 /** The models whose view has their name: `Box` is BoxModel with BoxView. */
 const OWN_VIEWS =
@@ -58,33 +64,57 @@ function plain(data, sanitize) {
   return Object.fromEntries(shown);
 }
 
-/** Returns a view that makes the text of its model safe before it shows it. */
+/** Returns a view that shows the text of its model without what could run. The model keeps it. */
 function withSafeText(View, sanitize) {
   return class extends View {
     update(options) {
-      this.model.set("value", sanitize(this.model.get("value")), { silent: true });
-      return super.update(options);
+      const text = this.model.get("value");
+      this.model.set("value", sanitize(text), { silent: true });
+      try {
+        return super.update(options);
+      } finally {
+        this.model.set("value", text, { silent: true });
+      }
     }
   };
 }
 
-/** Returns a model of outputs that makes them safe before it passes them on. */
+/** The messages that an output widget takes. */
+const OUTPUTS = ["stream", "display_data", "execute_result", "error"];
+
+/** Returns a model of outputs that shows them without what could run. The model keeps them. */
 function withSafeOutputs(Model, sanitize) {
+  const safe = (output) => (output.data ? { ...output, data: plain(output.data, sanitize) } : output);
   return class extends Model {
     setOutputs(model, value, options) {
-      const outputs = [this.get("outputs") ?? []].flat();
-      const safe = outputs.map((output) => (output.data ? { ...output, data: plain(output.data, sanitize) } : output));
-      this.set("outputs", safe, { silent: true });
-      return super.setOutputs(model, value, options);
+      if (options?.isShown) return;
+      this.clear_output();
+      this.outputs.fromJSON(structuredClone([this.get("outputs") ?? []].flat()).map(safe));
+    }
+
+    /** Takes a message of the kernel; `saves` says whether it is this page that tells the kernel what the widget has. */
+    take({ header, content }, saves) {
+      if (header.msg_type === "clear_output") this.clear_output(content.wait);
+      else if (OUTPUTS.includes(header.msg_type)) this.outputs.add(safe({ ...content, output_type: header.msg_type }));
+      else return;
+      this.set("outputs", this.outputs.toJSON(), { isShown: true });
+      if (saves) this.save_changes();
     }
   };
 }
+
+/** How many characters of a package's name are shown. */
+const LONGEST_NAME = 60;
 
 /** The view of a widget that is not drawn. That of an error would show the error's text as HTML after a click. */
 class Refused extends DOMWidgetView {
   render() {
     super.render();
-    this.el.textContent = "[a widget that this page does not draw]";
+    const { module } = this.model;
+    const name = `${module}`.slice(0, LONGEST_NAME);
+    this.el.textContent = OWN.includes(module)
+      ? "[a widget that this page does not draw]"
+      : `[a widget of the package ${name}, which this page does not draw]`;
   }
 }
 
@@ -103,16 +133,16 @@ class Manager extends HTMLManager {
 
   /** Makes a model. One that cannot be made is a model without a view: the others are shown all the same. */
   async _make_model(options, state) {
-    if (!VIEWS.has(`${options.model_module} ${options.model_name}`)) return this.noModel();
+    if (!VIEWS.has(`${options.model_module} ${options.model_name}`)) return this.noModel(options.model_module, options.model_id);
     try {
       return await super._make_model(options, state);
     } catch {
-      return this.noModel();
+      return this.noModel(BASE, options.model_id);
     }
   }
 
-  noModel() {
-    return new DOMWidgetModel({}, { model_id: "none", widget_manager: this });
+  noModel(module, id) {
+    return Object.assign(new DOMWidgetModel({}, { model_id: id, widget_manager: this }), { module });
   }
 
   /** Draws a model by its own view. */
@@ -122,25 +152,179 @@ class Manager extends HTMLManager {
       const drawn = await super.create_view(model, options);
       if (!(drawn instanceof ErrorWidgetView)) return drawn;
     }
-    const refused = new Refused({ model: this.noModel(), options: this.setViewOptions(options) });
+    const refused = new Refused({ model: this.noModel(model.module, model.model_id), options: this.setViewOptions(options) });
     await refused.render();
     return refused;
   }
+
+  /** Shows a model. */
+  async display(model, node) {
+    await this.display_view(await this.create_view(await model), node);
+  }
 }
 
-/** Makes the models of a notebook's widgets; `sanitize` returns HTML in which no script is. */
-export async function modelsOf({ state, ...versions }, sanitize) {
-  const isOwn = ({ path }) => Array.isArray(path) && !path.some((name) => SHARED.includes(name));
-  const models = Object.entries(state).map(([id, model]) => [
-    id,
-    { ...model, state: model.state ?? {}, buffers: (model.buffers ?? []).filter(isOwn) },
-  ]);
-  const manager = new Manager((html) => sanitize(String(html ?? "")));
-  const made = await manager.set_state({ ...versions, state: Object.fromEntries(models) });
-  return { manager, models: made };
+/** The connection to a kernel. Comms of others than widgets are not this page's: it would close what it does not know. */
+class Kernel extends KernelConnection {
+  async _handleCommOpen(message) {
+    if (message.content.target_name === "jupyter.widget") await super._handleCommOpen(message);
+  }
 }
 
-export async function show(node, { manager, models }, id) {
-  const model = models.find((each) => each.model_id === id);
-  await manager.display_view(await manager.create_view(model), node);
+/** How many characters are shown of what a widget's code prints. */
+const LONGEST_PRINTED = 10_000;
+
+/** The widgets of a kernel. */
+class LiveManager extends Manager {
+  constructor(sanitize, kernel) {
+    super(sanitize);
+    this.kernel = kernel;
+    const open = (comm, message) => this.handle_comm_open(new shims.services.Comm(comm), message);
+    kernel.registerCommTarget(this.comm_target_name, open);
+    kernel.iopubMessage.connect((_, message) => this.hears(message));
+  }
+
+  async _create_comm(target, id, data, metadata, buffers) {
+    const comm = this.kernel.createComm(target, id);
+    if (data || metadata) comm.open(data, metadata, buffers);
+    return new shims.services.Comm(comm);
+  }
+
+  async _get_comm_info() {
+    const { content } = await this.kernel.requestCommInfo({ target_name: this.comm_target_name });
+    return content.status === "ok" ? content.comms : {};
+  }
+
+  /** Passes an output to the widgets that have asked for it, or to who shows what nobody has asked for. */
+  async hears(message) {
+    const { msg_id: id, session } = message.parent_header;
+    const isOwn = session === this.kernel.clientId;
+    if (id === undefined || !(OUTPUTS.includes(message.header.msg_type) || message.header.msg_type === "clear_output")) return;
+    const models = await Promise.all(Object.values(this._models));
+    const takers = models.filter((model) => model.take && model.get("msg_id") === id);
+    for (const model of takers) model.take(message, isOwn);
+    if (takers.length === 0 && isOwn) this.prints?.(message);
+  }
+}
+
+const WHY_NOT = {
+  none: "no kernel runs",
+  unknown: "the kernel does not know it: run the cell again",
+  lost: "the connection to the kernel is lost; it is tried again",
+  ended: "the kernel has ended or was restarted: run the cell again",
+};
+
+/** The states of a kernel after which its widgets are gone. */
+const ENDS = ["restarting", "autorestarting", "terminating", "dead"];
+
+/** How long it is known that no kernel runs, in milliseconds. */
+const KNOWN = 2000;
+
+/** The widgets of a notebook. */
+export class Widgets {
+  /** `saved` returns the state in the notebook, or null; `sanitize` returns HTML in which no script is. */
+  constructor(notebook, saved, sanitize) {
+    this.notebook = notebook;
+    this.saved = saved;
+    this.sanitize = (html) => sanitize(String(html ?? ""));
+    /** The widgets that are connected: where they are, and what says that they no longer are. */
+    this.connected = new Map();
+  }
+
+  /** Shows a widget. `says` shows why it is not connected; null takes that back. */
+  async show(node, id, says) {
+    const live = await this.live();
+    const model = await live?.get_model(id).catch(() => null);
+    if (model && !this.isClosed) {
+      await live.display(model, node);
+      this.connected.set(node, says);
+      node.addEventListener("pointerdown", () => (this.used = node), true);
+      node.addEventListener("focusin", () => (this.used = node));
+      return;
+    }
+    const why = WHY_NOT[live ? "unknown" : "none"];
+    const manager = (this.savedManager ??= new Manager(this.sanitize));
+    const models = await (this.savedModels ??= this.load(manager));
+    const stored = models.find((each) => each.model_id === id);
+    if (!stored) throw new Error(`${why}, and the notebook does not have its state`);
+    await manager.display(stored, node);
+    says(`Not connected, as it was saved: ${why}.`);
+  }
+
+  /** Makes the models that the notebook has saved. */
+  async load(manager) {
+    const { state, ...versions } = (await this.saved()) ?? {};
+    const isOwn = ({ path }) => Array.isArray(path) && !path.some((name) => SHARED.includes(name));
+    const models = Object.entries(state ?? {}).map(([id, model]) => [
+      id,
+      { ...model, state: model.state ?? {}, buffers: (model.buffers ?? []).filter(isOwn) },
+    ]);
+    return models.length ? manager.set_state({ ...versions, state: Object.fromEntries(models) }) : [];
+  }
+
+  /** Returns the widgets of the kernel, or null if none runs. */
+  live() {
+    this.connecting ??= this.connect().catch(() => null).then((live) => {
+      if (live === null) setTimeout(() => (this.connecting = undefined), KNOWN);
+      return live;
+    });
+    return this.connecting;
+  }
+
+  async connect() {
+    const sessions = await request("GET", "/api/sessions");
+    const session = sessions.find(({ path }) => path === this.notebook);
+    if (!session || this.isClosed) return null;
+    const baseUrl = `${location.origin}/`;
+    const address = { baseUrl, wsUrl: baseUrl.replace(/^http/, "ws"), token: "", appendToken: false };
+    const serverSettings = ServerConnection.makeSettings(address);
+    const kernel = new Kernel({ model: { id: session.kernel.id, name: session.kernel.name }, serverSettings });
+    this.kernel = kernel;
+    kernel.statusChanged.connect((_, status) => ENDS.includes(status) && this.ends());
+    kernel.connectionStatusChanged.connect((_, status) => {
+      if (status !== "connected") this.says(`Not connected: ${WHY_NOT.lost}.`);
+      else this.says(null);
+    });
+    const live = new LiveManager(this.sanitize, kernel);
+    live.prints = (message) => this.prints(message);
+    await live._loadFromKernel();
+    return live;
+  }
+
+  /** Says something about the widgets that are connected. */
+  says(text) {
+    for (const [node, says] of this.connected) {
+      if (node.isConnected) says(text);
+      else this.connected.delete(node);
+    }
+  }
+
+  /** Ends the connection: what is shown stays, and says so. */
+  disconnects(kernel, why) {
+    if (this.kernel !== kernel) return;
+    this.says(`Not connected: ${why}.`);
+    this.connected.clear();
+    this.connecting?.then((live) => live?.disconnect());
+    [this.kernel, this.connecting] = [undefined, undefined];
+    kernel.dispose();
+  }
+
+  /** Shows what the code of the widget that was used last prints, below it. */
+  prints({ header, content }) {
+    const text = header.msg_type === "error" ? content.traceback.join("\n") : (content.text ?? content.data?.["text/plain"]);
+    if (!this.used?.isConnected || text === undefined) return;
+    let printed = this.used.querySelector(":scope > .printed");
+    if (!printed) this.used.append((printed = Object.assign(document.createElement("pre"), { className: "printed" })));
+    printed.textContent = (printed.textContent + String(text).replace(/\x1b\[[\d;]*m/g, "")).slice(-LONGEST_PRINTED);
+  }
+
+  /** The kernel has ended. */
+  ends() {
+    if (this.kernel) this.disconnects(this.kernel, WHY_NOT.ended);
+  }
+
+  /** The notebook is left. */
+  close() {
+    this.isClosed = true;
+    this.ends();
+  }
 }
