@@ -78,7 +78,7 @@ class Talk:
         self.node = page.get_by_role("complementary", name="Assistant")
 
     def open(self):
-        self.page.get_by_role("button", name="Talk with the assistant").click()
+        self.page.get_by_role("button", name="Assistant", exact=True).click()
         expect(self.node).to_be_visible()
 
     def say(self, message, *answers):
@@ -218,7 +218,7 @@ def asks(context, page, book, talk):
     second.is_over()
     other.close()
     expect(page.locator(".cell")).to_have_count(2)
-    page.get_by_role("button", name="Restore the cell with your text").click()
+    page.get_by_role("button", name="Restore", exact=True).click()
     expect(book.source(2)).to_have_text("mine = 1")
     book.select(0)
     until(lambda: "mine = 1" in nb("cell", NOTEBOOK, "2"))
@@ -245,7 +245,7 @@ def conflicts(page, book, talk, cells):
     book.select(0)
     conflict = book.cell(1).get_by_role("group", name="Conflict")
     expect(conflict).to_contain_text("print('theirs')")
-    conflict.get_by_role("button", name="Overwrite their text with yours").click()
+    conflict.get_by_role("button", name="Overwrite their lines with yours").click()
     until(lambda: "mine" in nb("cell", NOTEBOOK, cells[1]))
     # And the other way round: what the person has saved is not overwritten.
     talk.say(
@@ -274,7 +274,7 @@ def two_tabs(context, page, talk):
     second = Talk(other, talk.model)
     second.open()
     expect(second.turn().locator(".message")).to_have_text("Hello")
-    other.get_by_role("button", name="Talk with the assistant").click()
+    other.get_by_role("button", name="Assistant", exact=True).click()
     expect(second.node).to_be_hidden()
     talk.say("Are you there?", ["Yes."])
     talk.is_over()

@@ -57,6 +57,7 @@ def main():
         cells(book)
         found(book)
         files(book)
+        nb("shutdown", MOVED)
         assert book.problems == [], book.problems
 
 
