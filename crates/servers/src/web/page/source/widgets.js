@@ -80,7 +80,7 @@ function withSafeText(View, sanitize) {
 }
 
 /** The messages that an output widget takes. */
-const OUTPUTS = ["stream", "display_data", "execute_result", "error"];
+const OUTPUTS = ["stream", "display_data", "execute_result", "error", "clear_output"];
 
 /** Returns a model of outputs that shows them without what could run. The model keeps them. */
 function withSafeOutputs(Model, sanitize) {
@@ -93,11 +93,22 @@ function withSafeOutputs(Model, sanitize) {
     }
 
     /** Takes a message of the kernel; `saves` says whether it is this page that tells the kernel what the widget has. */
-    take({ header, content }, saves) {
-      if (header.msg_type === "clear_output") this.clear_output(content.wait);
-      else if (OUTPUTS.includes(header.msg_type)) this.outputs.add(safe({ ...content, output_type: header.msg_type }));
-      else return;
-      this.set("outputs", this.outputs.toJSON(), { isShown: true });
+    take({ header: { msg_type: type }, content }, saves) {
+      if (type === "clear_output") {
+        this.clear_output(content.wait);
+        this.isCleared = true;
+        if (content.wait) return;
+      }
+      const had = this.isCleared ? [] : [this.get("outputs") ?? []].flat();
+      this.isCleared = false;
+      if (type !== "clear_output") {
+        const { transient: _, ...stored } = content;
+        this.outputs.add(safe({ ...stored, output_type: type }));
+        const last = had.at(-1);
+        if (type !== "stream" || last?.name !== content.name) had.push({ ...stored, output_type: type });
+        else had[had.length - 1] = { ...last, text: [last.text, content.text].flat().join("") };
+      }
+      this.set("outputs", had, { isShown: true });
       if (saves) this.save_changes();
     }
   };
@@ -198,7 +209,7 @@ class LiveManager extends Manager {
   async hears(message) {
     const { msg_id: id, session } = message.parent_header;
     const isOwn = session === this.kernel.clientId;
-    if (id === undefined || !(OUTPUTS.includes(message.header.msg_type) || message.header.msg_type === "clear_output")) return;
+    if (id === undefined || !OUTPUTS.includes(message.header.msg_type)) return;
     const models = await Promise.all(Object.values(this._models));
     const takers = models.filter((model) => model.take && model.get("msg_id") === id);
     for (const model of takers) model.take(message, isOwn);
