@@ -179,6 +179,15 @@ impl Project {
         })
     }
 
+    /// Makes a project whose private folder is a stand-in of this name.
+    pub(super) fn stand_in(name: &str, root: &Path) -> io::Result<Self> {
+        let no_home = || io::Error::other("there is no home folder");
+        make_private(&stand_ins().ok_or_else(no_home)?)?;
+        let dir = stand_in_named(name).ok_or_else(no_home)?;
+        make_stand_in(&dir, root)?;
+        Ok(Self::at(root.to_owned(), dir))
+    }
+
     fn existing(roots: &Roots) -> Option<Self> {
         for root in &roots.candidates {
             let dir = root.join(DIR);
@@ -433,6 +442,11 @@ fn foreign_at(root: &Path) -> Option<PathBuf> {
 /// `.nb`.
 fn stand_in_of(root: &Path) -> Option<PathBuf> {
     Some(stand_ins()?.join(short_name(&root.to_string_lossy())))
+}
+
+/// Returns the path of the stand-in of this name.
+pub(super) fn stand_in_named(name: &str) -> Option<PathBuf> {
+    Some(stand_ins()?.join(name))
 }
 
 /// Returns the folder of all stand-ins, as a real path.

@@ -189,7 +189,9 @@ impl ToolName {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let is_action = |names: &[&str]| text("action").is_some_and(|it| names.contains(&it));
         let has_turn = match self {
-            OpenNotebook | CreateCell | UpdateCell | DeleteCell | ApplyEdits | RunCell => true,
+            // A fresh kernel disturbs nobody.
+            RunCell => arguments.get("verify") != Some(&Value::from(true)),
+            OpenNotebook | CreateCell | UpdateCell | DeleteCell | ApplyEdits => true,
             Kernel => is_action(&["restart", "shutdown"]),
             History => is_action(&["undo", "restore"]),
             Notebooks | GetNotebookState | ReadCell | GetRunStatus | AnswerInput | Variables => {
