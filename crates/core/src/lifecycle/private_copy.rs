@@ -261,6 +261,7 @@ mod tests {
             ("env/pyvenv.cfg", ""),
             ("large/1", "1"),
             ("large/2", "2"),
+            ("large/3", "3"),
             (".git", "gitdir: /elsewhere"),
         ] {
             std::fs::write(from.join(name), text).unwrap();

@@ -177,8 +177,8 @@ const TOOLS: [Entry; 14] = [
         aliases: "undo notebook_history",
         effect: Effect::Mixed,
         description: "log: who did what. versions: of a cell. diff: what differs from what you saw last, or \
-                      from a revision. undo: take your last edit back. restore: bring back a version of a \
-                      cell, or a deleted cell.",
+                      from a revision. undo: take your last edit back. restore: a version of a cell, or a \
+                      deleted cell.",
         schema: schema::<arguments::History>,
     },
 ];

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::accumulator::{OutputAccumulator, stream_output};
-use super::mime::{MimeBytes, MimeData, is_binary, is_json, is_media};
+use super::mime::{MimeBytes, is_binary, is_json, is_media};
+use super::size::size;
 use super::terminal_text::TerminalText;
 use crate::notebook::document::joined_strings;
 use crate::notebook::json::{Json, Object, digest, lossy};
@@ -258,8 +259,9 @@ fn content(mime: &str, value: &[u8]) -> Content {
         return Content::Whole(Vec::new(), String::new());
     }
     if is_binary(mime) || is_media(mime) {
-        let line = format!("[{}]", MimeData::of(mime.to_owned(), value));
-        return Content::Whole(MimeBytes::of(value, mime).bytes, line);
+        let bytes = MimeBytes::of(value, mime).bytes;
+        let line = format!("[{mime}, {}]", size(bytes.len() as u64));
+        return Content::Whole(bytes, line);
     }
     if is_json(mime) || !matches!(value.first(), Some(b'"' | b'[')) {
         return Content::Whole(digest(value).to_vec(), format!("[{mime}]"));
