@@ -642,6 +642,17 @@ fn add_reasons(
     }
 }
 
+impl WhyDiffers {
+    /// Makes a reason that applies to the cell itself.
+    fn own(why: DifferenceReason, text: String) -> Self {
+        Self {
+            why,
+            cell: None,
+            text,
+        }
+    }
+}
+
 /// What is known of a notebook's cells and their past.
 struct Reasons<'a> {
     names: CellNames<'a>,
@@ -659,13 +670,26 @@ impl Reasons<'_> {
             let above = self.names.graph.graph.upstream(&BTreeSet::from([at]));
             for giver in above.into_iter().rev().filter(|giver| *giver != at) {
                 let place = self.names.graph.place(giver).unwrap_or_default();
-                let (id, short) = (self.names.id(giver), self.names.short_id(giver));
-                found.extend(self.certain(place).into_iter().map(|it| WhyDiffers {
-                    cell: Some(id.clone()),
-                    text: format!("{short} above {}", it.text),
-                    ..it
+                found.extend(self.certain(place).into_iter().map(|it| {
+                    let short = self.names.short_id(giver);
+                    let text = match self.names.stale_at(place).map(|it| it.why) {
+                        Some(StaleReason::Edited) if it.why == DifferenceReason::Stale => {
+                            format!("ran before {short} above was edited")
+                        }
+                        _ => format!("{short} above {}", it.text),
+                    };
+                    WhyDiffers {
+                        cell: Some(self.names.id(giver)),
+                        text,
+                        ..it
+                    }
                 }));
             }
+        }
+        if found.is_empty() {
+            let stale = self.names.stale_at(index);
+            let needs = stale.filter(|it| it.why == StaleReason::NeedsStale);
+            found.extend(needs.map(|it| WhyDiffers::own(DifferenceReason::Stale, it.text)));
         }
         if found.is_empty() {
             found.extend(self.counts(index));
@@ -682,11 +706,6 @@ impl Reasons<'_> {
         ) else {
             return Vec::new();
         };
-        let reason = |why, text: String| WhyDiffers {
-            why,
-            cell: None,
-            text,
-        };
         let mut found = Vec::new();
         for name in cell.undefined.keys() {
             let by = match self.past.gone(name) {
@@ -695,15 +714,12 @@ impl Reasons<'_> {
                 None => "which no cell above makes",
             };
             let text = format!("reads {name}, {by}");
-            found.push(reason(DifferenceReason::NoCellGives, text));
+            found.push(WhyDiffers::own(DifferenceReason::NoCellGives, text));
         }
-        let stale = self.names.stale_at(index);
-        let stale = stale.filter(|it| !matches!(it.why, StaleReason::NotRun | StaleReason::Failed));
-        found.extend(stale.map(|it| reason(DifferenceReason::Stale, it.text)));
         if let Some(path) = self.past.changed_file(shown.id()) {
             let name = path.file_name().unwrap_or_default().display();
             let text = format!("reads the file {name}, which has changed since it ran");
-            found.push(reason(DifferenceReason::FileChanged, text));
+            found.push(WhyDiffers::own(DifferenceReason::FileChanged, text));
         }
         let runs = self.names.graph.runs_of(shown.id());
         let builds_on_itself = cell
@@ -712,8 +728,18 @@ impl Reasons<'_> {
             .any(|name| cell.writes.contains(name) || cell.changes.contains(name));
         if runs > 1 && (builds_on_itself || !cell.changes.is_empty()) {
             let text = format!("was run {runs} times, and changes what it reads");
-            found.push(reason(DifferenceReason::RunAgain, text));
+            found.push(WhyDiffers::own(DifferenceReason::RunAgain, text));
         }
+        let stale = self.names.stale_at(index).filter(|it| {
+            // Of a cell whose name it reads, that cell's own reason says more.
+            let others = [
+                StaleReason::NotRun,
+                StaleReason::Failed,
+                StaleReason::NeedsStale,
+            ];
+            !others.contains(&it.why)
+        });
+        found.extend(stale.map(|it| WhyDiffers::own(DifferenceReason::Stale, it.text)));
         found
     }
 
@@ -725,10 +751,7 @@ impl Reasons<'_> {
         let later = above.filter_map(|(at, cell)| Some((cell.execution_count()?, at)));
         let (count, at) = later.max().filter(|(count, _)| *count > own)?;
         let short = self.names.short.get(at).copied().unwrap_or_default();
-        Some(WhyDiffers {
-            why: DifferenceReason::OtherOrder,
-            cell: None,
-            text: format!("ran as In[{own}], before In[{count}] of {short} above it"),
-        })
+        let text = format!("ran as In[{own}], before In[{count}] of {short} above it");
+        Some(WhyDiffers::own(DifferenceReason::OtherOrder, text))
     }
 }
