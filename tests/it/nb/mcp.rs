@@ -1297,7 +1297,7 @@ fn a_notebook_is_verified_in_few_bytes() {
     let answer = client.call("run_cell", &verify);
     let text = answer.text();
     assert!(
-        text.contains("3 differ") && text.contains("which defines base, is stale"),
+        text.contains("3 differ") && text.contains(" above was edited"),
         "{text}"
     );
     assert!(text.len() <= 1500, "{}: {text}", text.len());

@@ -676,6 +676,9 @@ impl Reasons<'_> {
                         Some(StaleReason::Edited) if it.why == DifferenceReason::Stale => {
                             format!("ran before {short} above was edited")
                         }
+                        _ if it.why == DifferenceReason::Stale => {
+                            format!("{short} above: {}", it.text)
+                        }
                         _ => format!("{short} above {}", it.text),
                     };
                     WhyDiffers {
@@ -729,6 +732,9 @@ impl Reasons<'_> {
         if runs > 1 && (builds_on_itself || !cell.changes.is_empty()) {
             let text = format!("was run {runs} times, and changes what it reads");
             found.push(WhyDiffers::own(DifferenceReason::RunAgain, text));
+        }
+        if !found.is_empty() {
+            return found;
         }
         let stale = self.names.stale_at(index).filter(|it| {
             // Of a cell whose name it reads, that cell's own reason says more.

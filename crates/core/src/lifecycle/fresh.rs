@@ -165,6 +165,8 @@ impl FreshKernel {
         {
             end_kernel(&locked, &session, &process, false).await;
         }
+        // The removal of many files takes a moment.
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 }
 

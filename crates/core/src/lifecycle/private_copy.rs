@@ -1,8 +1,8 @@
 //! A private copy of a folder, in which a notebook runs without changing the original.
 //!
 //! Small files are copied; larger ones, and all that no longer fit, are links to the originals. Whether a cell has changed
-//! one of these is seen by their stamps. Environments are links, too: their programs find each other by their paths. Left
-//! out are `nb`'s own folder, with the state and the keys of the project's kernels, caches, and a repository's `.git` that
+//! one of these is seen by their stamps. Environments are links, too: their programs find each other by their paths; and so
+//! is the folder in which the copy lies. Left out are `nb`'s own folder, with the state and the keys of the project's kernels, caches, and a repository's `.git` that
 //! is large or lies elsewhere.
 
 use std::collections::VecDeque;
@@ -124,9 +124,9 @@ struct Copying<'a> {
 impl Copying<'_> {
     /// Copies what is directly in a folder, and adds its subfolders to `next`.
     fn folder(&mut self, folder: &Path, next: &mut VecDeque<PathBuf>) -> io::Result<()> {
-        let mut entries: Vec<_> = std::fs::read_dir(self.from.join(folder))?
-            .flatten()
-            .collect();
+        // What cannot be read here, a cell cannot read there.
+        let entries = std::fs::read_dir(self.from.join(folder));
+        let mut entries: Vec<_> = entries.into_iter().flatten().flatten().collect();
         entries.sort_by_key(DirEntry::file_name);
         for entry in entries {
             let name = entry.file_name();
@@ -149,7 +149,7 @@ impl Copying<'_> {
                     let note =
                         format!("{path} is not copied: it is large, and git finds no repository");
                     self.copy.notes.push(note);
-                } else if is_environment(&original) {
+                } else if is_environment(&original) || self.to.starts_with(&original) {
                     symlink(&original, self.to.join(&path))?;
                 } else if std::fs::read_dir(&original).map_or(0, Iterator::count)
                     > self.left.entries
@@ -316,5 +316,17 @@ mod tests {
             assert_eq!(copy.changed_originals(), [original]);
         }
         assert!(copy.changed_originals().is_empty());
+    }
+
+    #[test]
+    fn a_copy_within_the_folder_is_not_copied_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let from = temp.path().canonicalize().unwrap();
+        let to = from.join("state/deep/to");
+        std::fs::create_dir_all(&to).unwrap();
+        std::fs::write(from.join("a.ipynb"), "a").unwrap();
+        PrivateCopy::make(&from, &to, Path::new(""), CopyLimits::default()).unwrap();
+        assert!(to.join("a.ipynb").is_file());
+        assert_eq!(to.join("state").read_link().unwrap(), from.join("state"));
     }
 }

@@ -166,6 +166,11 @@ impl Project {
                 ..Self::at(root, dir)
             });
         }
+        if dir.parent() == stand_ins().as_deref() {
+            // It was removed in the meantime; a stand-in has no stand-in.
+            let text = format!("{} is gone", dir.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
         let root = match dir.parent() {
             Some(above) if dir.ends_with(DIR) => above.to_owned(),
             _ => dir.clone(),

@@ -127,8 +127,11 @@ mod tests {
         assert_eq!((found.root(), found.dir()), (&*root, &*dir));
         sweep();
         assert!(root.is_dir() && dir.is_dir(), "its owner lives");
+        let state_file = made.project().state_file();
         drop(made);
         assert!(!root.exists() && !dir.exists());
+        // A detached process that is late makes nothing in its place.
+        assert!(Project::of_state_file(&state_file).is_err());
         let elsewhere = tempfile::tempdir().unwrap();
         let mut killed = TemporaryProject::make(Some(elsewhere.path()), "copy").unwrap();
         assert_eq!(killed.project().root(), elsewhere.path());

@@ -219,7 +219,7 @@ pub(super) struct RunCell {
     /// Instead of cells; not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
-    /// Instead: all in a fresh kernel; does it give what it shows?
+    /// All in a fresh kernel: is the output the same?
     #[serde(default)]
     pub(super) verify: bool,
     /// 45 by default

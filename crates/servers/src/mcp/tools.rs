@@ -159,7 +159,7 @@ const TOOLS: [Entry; 14] = [
         name: "kernel",
         aliases: "manage_kernel restart_notebook",
         effect: Effect::Mixed,
-        description: "Look at a notebook's kernel, interrupt what it runs, restart it (its variables are lost) \
+        description: "Look at the kernel, interrupt what it runs, restart it (variables are lost) \
                       or shut it down.",
         schema: schema::<arguments::Kernel>,
     },
