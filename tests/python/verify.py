@@ -129,13 +129,19 @@ def main(folder, answer):
 
 def choose(source, target, most):
     """Copies notebooks that can run here, with the outputs that they have."""
-    chosen = [path for path in sorted(source.glob("*.ipynb")) if not cannot(path)][:most]
-    for path in chosen:
-        # Both read the newest format, and the kernel of this environment.
-        notebook = nbformat.read(path, as_version=4)
-        notebook.metadata.pop("kernelspec", None)
-        nbformat.write(notebook, target / path.name)
-    print(f"{len(chosen)} notebooks")
+    chosen = 0
+    for path in sorted(source.glob("*.ipynb")):
+        try:
+            if chosen == most or cannot(path):
+                continue
+            # Both read the newest format, and the kernel of this environment.
+            notebook = nbformat.read(path, as_version=4)
+            notebook.metadata.pop("kernelspec", None)
+            nbformat.write(notebook, target / path.name)
+            chosen += 1
+        except Exception as error:
+            print(f"{path.name}: {type(error).__name__}")
+    print(f"{chosen} notebooks")
 
 
 if __name__ == "__main__":

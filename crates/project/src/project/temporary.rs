@@ -39,7 +39,7 @@ impl TemporaryProject {
         make_private(&hidden)?;
         let lock = Lock::wait(&hidden.join(LOCK))?;
         let folder = shelf.join(&id);
-        std::fs::rename(&hidden, &folder)?;
+        beneath::rename(&hidden, &folder)?;
         let own = folder.join("files").join(name);
         let project = make_private(&own)
             .and_then(|()| Project::stand_in(&stand_in_name(&id), root.unwrap_or(&own)));
