@@ -85,7 +85,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 
 impl Sandboxing {
     /// Returns the requested confinement of the kernel.
-    pub(crate) fn requested_confinement(self, lasting: LastingSandbox) -> RequestedConfinement {
+    pub(crate) fn requested_confinement(self, lasting: &LastingSandbox) -> RequestedConfinement {
         let Some(how) = self.sandbox else {
             return match self.no_sandbox {
                 true => RequestedConfinement::Free,

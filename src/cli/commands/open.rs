@@ -240,7 +240,7 @@ impl Open {
                     image,
                     options: self.container_option,
                 },
-                None => self.sandbox.requested_confinement(self.lasting),
+                None => self.sandbox.requested_confinement(&self.lasting),
             },
             trust: self.trust,
             select: self.select,

@@ -84,7 +84,7 @@ impl Command for Verify {
             python: self.python,
             confinement: self
                 .sandbox
-                .requested_confinement(LastingSandbox::default()),
+                .requested_confinement(&LastingSandbox::default()),
             max_time: self.max_time,
             in_place: self.in_place,
         };

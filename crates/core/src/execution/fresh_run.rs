@@ -4,7 +4,7 @@
 //! that asks for input fails at once, since nobody can answer.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
@@ -114,7 +114,7 @@ impl FreshRun {
             }
             let mut notes = ran.notes;
             notes.extend(self.over_time_note());
-            notes.extend(kernel.changed_originals().into_iter().map(changed_note));
+            notes.extend(kernel.changed_originals().iter().map(|it| changed_note(it)));
             self.ended.borrow_mut().push(EndedCell {
                 end: ran.status,
                 took: ran.took,
@@ -156,7 +156,7 @@ impl FreshRun {
     }
 }
 
-fn changed_note(original: PathBuf) -> String {
+fn changed_note(original: &Path) -> String {
     format!(
         "{} changed while it ran, outside the private copy: it is the original",
         original.display()
@@ -199,6 +199,6 @@ impl RunObserver for FreshRun {
         if let Some(process) = &*self.process.borrow() {
             let _ = process.signal_group(Signal::KILL);
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
