@@ -11,6 +11,9 @@ use super::{Output, home, kill, nb, output_of, until};
 use crate::python;
 use crate::world::{World, succeed};
 
+/// What a command may leave behind.
+const NOTHING: &[PathBuf] = &[];
+
 /// Runs `nb verify --json` with the tests' Python.
 fn verify(world: &World, words: &[&str]) -> Output {
     output_of(verifying(world, words).arg("--json"))
@@ -116,7 +119,7 @@ fn the_live_kernel_and_all_files_stay_as_they_are() {
     nb(&world, ["run", "-n", "a.ipynb", "live + 1"])
         .ended(0)
         .with("42");
-    assert_eq!(left_behind(&world), [PathBuf::new(); 0]);
+    assert_eq!(left_behind(&world), NOTHING);
 }
 
 #[test]
@@ -396,7 +399,7 @@ fn what_does_not_end_or_ends_the_kernel_fails() {
     nb(&world, ["verify", "none.ipynb"])
         .ended(1)
         .with("none.ipynb");
-    assert_eq!(left_behind(&world), [PathBuf::new(); 0]);
+    assert_eq!(left_behind(&world), NOTHING);
 }
 
 #[test]
@@ -470,7 +473,7 @@ fn a_killed_command_leaves_no_kernel_and_the_next_command_removes_its_folder() {
     );
     assert_eq!(left_behind(&world).len(), 2);
     nb(&world, ["status"]);
-    assert_eq!(left_behind(&world), [PathBuf::new(); 0]);
+    assert_eq!(left_behind(&world), NOTHING);
 }
 
 #[test]
@@ -489,7 +492,7 @@ fn ctrl_c_ends_the_fresh_kernel_and_prints_what_is_known() {
     until("the kernel has ended", || {
         super::has_ended(kernel).then_some(())
     });
-    assert_eq!(left_behind(&world), [PathBuf::new(); 0]);
+    assert_eq!(left_behind(&world), NOTHING);
 }
 
 #[test]
