@@ -12,6 +12,7 @@ use super::lock::Lock;
 use super::remove::remove_tree;
 use super::scratch;
 use super::state_folder::{make_private, state_folder};
+use super::written::{self, AllWritten};
 use super::{Project, beneath, folder};
 
 /// The lock file in the folder of a temporary project.
@@ -64,6 +65,7 @@ impl TemporaryProject {
 
 impl Drop for TemporaryProject {
     fn drop(&mut self) {
+        forget_written(&self.folder);
         for folder in [self.project.dir(), &self.folder] {
             if let Err(error) = remove_tree(folder) {
                 tracing::warn!(%error, "{} could not be removed", folder.display());
@@ -92,8 +94,18 @@ pub fn sweep() {
             }
             let _ = remove_tree(&state);
         }
+        forget_written(&folder);
         // Last: without it, nothing leads to the others.
         let _ = remove_tree(&folder);
+    }
+}
+
+/// Forgets which parts of a folder that is about to be removed a sandboxed kernel could write.
+fn forget_written(folder: &Path) {
+    let known = AllWritten::known();
+    let inner = known.entries().iter();
+    for written in inner.filter(|it| it.folder.starts_with(folder)) {
+        let _ = written::forget(written);
     }
 }
 
