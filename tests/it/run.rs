@@ -101,6 +101,7 @@ impl World {
             code: code.to_owned(),
             cell: None,
             goes_on: false,
+            may_ask: true,
         };
         let ran = runner.run(&options, listener).await;
         runner.leave().await;

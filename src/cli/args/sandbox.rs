@@ -20,7 +20,7 @@ enum How {
     Landlock,
 }
 
-/// The options of `nb open` that make a sandbox.
+/// The options that make a sandbox.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct Sandboxing {
@@ -35,10 +35,10 @@ pub(crate) struct Sandboxing {
     /// or, without --memory, memory; that it learns nothing from how long things take; what it
     /// prints is shown to you as any kernel's output.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
-          default_missing_value = "strict", conflicts_with_all = ["install", "attach", "kernel_of", "no_kernel"])]
+          default_missing_value = "strict")]
     sandbox: Option<How>,
     /// Start a kernel that was in a sandbox before in none
-    #[arg(long, conflicts_with_all = ["sandbox", "attach", "kernel_of", "no_kernel"])]
+    #[arg(long, conflicts_with = "sandbox")]
     no_sandbox: bool,
     /// Let the sandboxed kernel write this folder too
     #[arg(long, value_name = "DIR", requires = "sandbox")]
@@ -52,6 +52,12 @@ pub(crate) struct Sandboxing {
     /// Give the sandboxed kernel this many processors
     #[arg(long, value_name = "N", requires = "sandbox", value_parser = cpus)]
     cpus: Option<usize>,
+}
+
+/// The options for the sandbox of a kernel that goes on after the command.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct LastingSandbox {
     /// Interrupt each cell of the sandboxed kernel that nb runs after this long
     ///
     /// One that runs on is ended 5 s later, with the kernel and its variables.
@@ -69,7 +75,8 @@ fn cpus(text: &str) -> Result<usize, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// Parses a time limit in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(seconds),
         _ => Err("give seconds, more than 0".to_owned()),
@@ -78,7 +85,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Sandboxing {
     /// Returns the requested confinement of the kernel.
-    pub(crate) fn requested_confinement(self) -> RequestedConfinement {
+    pub(crate) fn requested_confinement(self, lasting: &LastingSandbox) -> RequestedConfinement {
         let Some(how) = self.sandbox else {
             return match self.no_sandbox {
                 true => RequestedConfinement::Free,
@@ -99,8 +106,8 @@ impl Sandboxing {
             allow_write: self.allow_write,
             allow_net: self.allow_net,
             cpus: self.cpus,
-            max_time_s: self.max_time,
-            keep_scratch: self.keep_scratch,
+            max_time_s: lasting.max_time,
+            keep_scratch: lasting.keep_scratch,
             ..Sandbox::default()
         }))
     }

@@ -46,6 +46,7 @@ mod split_join;
 mod status;
 mod undo;
 mod vars;
+mod verify;
 mod watch;
 mod web;
 
@@ -97,7 +98,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 49] = [
+pub(crate) const COMMANDS: [Entry; 50] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("create")
         .first(),
@@ -159,6 +160,7 @@ pub(crate) const COMMANDS: [Entry; 49] = [
         .words("CELL"),
     Entry::of::<watch::Watch>("watch", Running)
         .json("Print one JSON object for each change, and one for each run"),
+    Entry::of::<verify::Verify>("verify", Running),
     Entry::of::<run::Run>("run", Running).first().words("CODE"),
     Entry::of::<vars::Vars>("vars", Running).only_prints(),
     Entry::of::<jobs::Wait>("wait", Running),

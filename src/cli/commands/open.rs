@@ -12,7 +12,7 @@ use crate::api::{
     RequestedConfinement, SettingsChange, SpecChange, WantedServer,
 };
 use crate::cli::Context;
-use crate::cli::args::sandbox::Sandboxing;
+use crate::cli::args::sandbox::{LastingSandbox, Sandboxing};
 use crate::cli::args::time::seconds;
 use crate::cli::commands::Command;
 use crate::cli::commands::shutdown::age;
@@ -45,14 +45,14 @@ pub(crate) struct Open {
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
     /// Where the Python has no ipykernel, install it, by its environment's own manager
-    #[arg(long, conflicts_with = "kernel")]
+    #[arg(long, conflicts_with_all = ["kernel", "sandbox"])]
     install: bool,
     /// Share the kernel of this notebook of the project, and its variables
-    #[arg(long, value_name = "NOTEBOOK", conflicts_with_all = ["kernel", "python", "transport"])]
+    #[arg(long, value_name = "NOTEBOOK", conflicts_with_all = ["kernel", "python", "transport", "sandbox", "no_sandbox"])]
     kernel_of: Option<PathBuf>,
     /// Use a kernel that another program started: a connection file, or its name or a part of it
     /// in Jupyter's runtime folder
-    #[arg(long, value_name = "CONNECTION_FILE", conflicts_with_all = ["kernel", "python", "transport", "kernel_of"])]
+    #[arg(long, value_name = "CONNECTION_FILE", conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "sandbox", "no_sandbox"])]
     attach: Option<PathBuf>,
     /// Share no kernel any more: start one of the notebook's own
     #[arg(long, conflicts_with_all = ["kernel_of", "attach"])]
@@ -123,7 +123,7 @@ pub(crate) struct Open {
     #[arg(long)]
     no_serve: bool,
     /// Create the notebook and its project, and start nothing
-    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "memory", "idle_timeout", "select"])]
+    #[arg(long, conflicts_with_all = ["kernel", "python", "transport", "kernel_of", "attach", "own", "memory", "idle_timeout", "select", "sandbox", "no_sandbox"])]
     no_kernel: bool,
     /// Start a kernel here although one is recorded on another host or in a container
     #[arg(long)]
@@ -133,6 +133,8 @@ pub(crate) struct Open {
     timeout: Option<f64>,
     #[command(flatten)]
     sandbox: Sandboxing,
+    #[command(flatten)]
+    lasting: LastingSandbox,
 }
 
 /// Parses the duration without use after which a kernel is ended, or `never`.
@@ -238,7 +240,7 @@ impl Open {
                     image,
                     options: self.container_option,
                 },
-                None => self.sandbox.requested_confinement(),
+                None => self.sandbox.requested_confinement(&self.lasting),
             },
             trust: self.trust,
             select: self.select,

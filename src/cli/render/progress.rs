@@ -41,10 +41,14 @@ impl Progress {
     /// Shows a job's state; `last` is the last line that it printed.
     pub(crate) fn show(&self, job: &Job, last: &str) {
         if self.is_seen() && job.state != JobState::Done {
-            self.0.enable_steady_tick(TICK);
-            self.0
-                .set_message(visible_line(&text(job, last)).into_owned());
+            self.say(&text(job, last));
         }
+    }
+
+    /// Shows a line.
+    pub(crate) fn say(&self, text: &str) {
+        self.0.enable_steady_tick(TICK);
+        self.0.set_message(visible_line(text).into_owned());
     }
 
     /// Prints something above the progress line.

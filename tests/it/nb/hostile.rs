@@ -111,7 +111,7 @@ const HOSTILITIES: [Hostility; 8] = [
 ];
 
 /// Every command that ends by itself; those that would start a kernel find none to start.
-const COMMANDS: [&[&str]; 35] = [
+const COMMANDS: [&[&str]; 36] = [
     &["status"],
     &["status", "--json"],
     &["status", "--all"],
@@ -130,6 +130,7 @@ const COMMANDS: [&[&str]; 35] = [
     &["wait", "0123abcd", "--timeout", "1"],
     &["reply", "0123abcd", "x"],
     &["vars", "t.ipynb", "--timeout", "1"],
+    &["verify", "t.ipynb", "--python", "/dev/null"],
     &["run", "-n", "t.ipynb", "1", "--timeout", "1"],
     &["exec", "t.ipynb", "0", "--timeout", "1"],
     &["interrupt", "t.ipynb"],

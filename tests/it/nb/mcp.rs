@@ -1272,6 +1272,49 @@ fn a_client_is_notified_that_subscribes_before_it_calls_a_tool() {
 }
 
 #[test]
+fn a_notebook_is_verified_in_few_bytes() {
+    let world = World::new();
+    open(&world, "a.ipynb");
+    let client = McpClient::of(&world, "inspector", &[]);
+    let print =
+        |at| format!("for n in range(40): print('line', n, 'of cell {at} with base', base)");
+    let sources = ["base = 1".to_owned(), print(1), print(2), print(3)];
+    for source in sources {
+        let create = json!({"notebook": "a.ipynb", "source": source, "run": true});
+        client.call("create_cell", &create).text();
+    }
+    let verify = json!({"notebook": "a.ipynb", "verify": true});
+    let answer = client.call("run_cell", &verify);
+    let text = answer.text();
+    assert!(
+        text.contains("all of 4 cells give what they show"),
+        "{text}"
+    );
+    assert!(text.len() <= 300, "{}: {text}", text.len());
+    assert_eq!(answer.fields()["status"], "ok");
+    let edit = json!({"notebook": "a.ipynb", "cell": 0, "source": "base = 2"});
+    client.call("update_cell", &edit).text();
+    let answer = client.call("run_cell", &verify);
+    let text = answer.text();
+    assert!(
+        text.contains("3 differ") && text.contains(" above was edited"),
+        "{text}"
+    );
+    assert!(text.len() <= 1500, "{}: {text}", text.len());
+    assert_eq!(answer.fields()["status"], "differs");
+    let waits = json!({"notebook": "a.ipynb", "source": "import time; time.sleep(60)"});
+    client.call("create_cell", &waits).text();
+    let answer = client.call(
+        "run_cell",
+        &json!({"notebook": "a.ipynb", "verify": true, "timeout": 4}),
+    );
+    assert!(answer.text().contains("stopped after 4 s"), "{answer:?}");
+    assert_eq!(answer.fields()["status"], "timeout");
+    let part = json!({"notebook": "a.ipynb", "verify": true, "cell": 0});
+    assert_eq!(client.call("run_cell", &part).error()["code"], 400);
+}
+
+#[test]
 fn an_agent_runs_what_its_edit_made_stale() {
     let world = World::new();
     open(&world, "a.ipynb");

@@ -42,6 +42,7 @@ mod target;
 mod unsaved;
 mod unwritable;
 mod vars;
+mod verify;
 mod vscode_settings;
 mod written;
 

@@ -683,6 +683,11 @@ fn a_kernel_on_a_server_is_not_started_without_the_sandbox_that_was_asked_for() 
     }
     open(&world).ended(0);
     exec(&world, "6 * 7").ended(0).with("42");
+    // Nor is it verified on this machine without a word.
+    nb(&world, ["verify", "t.ipynb"])
+        .ended(5)
+        .with("runs on gpu, where nb starts no second one")
+        .with("--python PATH");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::lifecycle::target::{self, Target, TargetError, open_one};
 use crate::project::cursor::Cursor;
 use crate::project::event::Event;
 use crate::project::jobs::JobFolder;
-use crate::project::{Config, ConfigError, Project};
+use crate::project::{Config, ConfigError, Project, temporary};
 
 /// How long a request waits for a kernel by default: agents' shells end longer calls without an error
 /// message.
@@ -201,8 +201,14 @@ impl Caller {
         });
     }
 
-    /// Finds recorders that were killed in the caller's project, and starts others that finish their jobs.
+    /// Finds recorders that were killed in the caller's project, and starts others that finish their jobs. Removes the
+    /// folders that killed commands left.
     pub async fn notice(&self) {
+        let sweep = |_: &Self| {
+            temporary::sweep();
+            Ok(())
+        };
+        let _ = blocking(self, sweep).await;
         if let Some(project) = &self.project {
             let _ = self.state.lost.set(lost::notice(project, self.by()).await);
         }

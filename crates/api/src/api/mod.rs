@@ -65,6 +65,7 @@ mod tests;
 pub mod time;
 mod undo;
 mod vars;
+mod verify;
 mod versions;
 mod vscode_settings;
 mod waiting;
@@ -154,6 +155,11 @@ pub use self::status::{
 pub use self::undo::in_words;
 pub use self::undo::{MergedCell, UndoAnswer, UndoRequest, undo};
 pub use self::vars::{VarsAnswer, VarsRequest, vars};
+pub use self::verify::{
+    CellVerdict, DifferenceReason, NotebookVerdict, ShownDifference, VerifiedCell,
+    VerifiedNotebook, VerifyAnswer, VerifyObserver, VerifyOutcome, VerifyProgress, VerifyRequest,
+    WhyDiffers, verify,
+};
 pub use self::versions::{
     DeletedCell, DeletedCellsAnswer, DeletedCellsRequest, DiffedSource, ListedVersion,
     SourceDiffAnswer, SourceDiffRequest, VersionsAnswer, VersionsRequest, cell_versions,

@@ -323,7 +323,11 @@ async fn options(
     notebook: &Path,
 ) -> Result<OpenOptions, Problem> {
     let (owned_request, path) = (request.clone(), notebook.to_owned());
-    let confinement = blocking(caller, move |_| confinement(&owned_request, &path)).await?;
+    let confinement = blocking(caller, move |_| {
+        let python = owned_request.python.as_deref();
+        confinement(&owned_request.confinement, python, &path)
+    })
+    .await?;
     for folder in &request.trust {
         trust_again(folder).await.map_err(|error| {
             let problem = Problem::new(ProblemKind::Refused, causes(&error));
@@ -363,8 +367,13 @@ async fn options(
     })
 }
 
-fn confinement(request: &OpenRequest, notebook: &Path) -> Result<Option<Confinement>, Problem> {
-    Ok(match &request.confinement {
+/// Returns the confinement that is asked for, with its folders as real paths. `python` is the one in a container.
+pub(super) fn confinement(
+    requested: &RequestedConfinement,
+    python: Option<&Path>,
+    notebook: &Path,
+) -> Result<Option<Confinement>, Problem> {
+    Ok(match requested {
         RequestedConfinement::AsBefore => None,
         RequestedConfinement::Free => Some(Confinement::None),
         RequestedConfinement::Sandbox(sandbox) => {
@@ -372,7 +381,6 @@ fn confinement(request: &OpenRequest, notebook: &Path) -> Result<Option<Confinem
             Some(Confinement::Sandbox(Box::new(sandbox)))
         }
         RequestedConfinement::Container { image, options } => {
-            let python = request.python.as_deref();
             Some(Confinement::Container(Container {
                 program: container_program(image, notebook)?,
                 image: image.clone(),

@@ -79,6 +79,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("undo", schema::<UndoAnswer>()),
         ("unserve", schema::<UnserveAnswer>()),
         ("vars", schema::<VarsAnswer>()),
+        ("verify", schema::<VerifyAnswer>()),
         ("wait", schema::<JobAnswer>()),
         ("watch", schema::<StaleSnapshot>()),
     ]

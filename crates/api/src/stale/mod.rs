@@ -5,5 +5,6 @@ mod facts;
 mod known;
 pub mod next_cell;
 pub mod notebook_graph;
+pub mod past;
 mod runs;
 pub mod witnessed;

@@ -42,6 +42,10 @@ pub(super) struct KernelRun {
     pub(super) msg_id: Option<String>,
     /// Whether it runs, or waits to be run.
     pub(super) is_open: bool,
+    /// When it was requested; none for runs that no observer saw.
+    pub(super) at: Option<Timestamp>,
+    /// Whether it was the run of a cell, which the notebook need not have any more.
+    pub(super) is_cell: bool,
 }
 
 /// Returns what the present kernel of a notebook, or its last one, has run, in order. It is empty if the
@@ -140,15 +144,15 @@ impl Past<'_> {
                 && (event.request().is_some() || !asked.contains(&*start.msg_id))
                 && end.is_none_or(CellEnd::has_begun);
             let is_here = event.notebook.as_deref().unwrap_or(self.owner) == self.notebook;
-            counts.then_some((start, is_here))
+            counts.then_some((start, is_here, event.at))
         });
         let starts: Vec<_> = starts.collect();
-        let sent_names = starts.iter().filter(|(_, is_here)| *is_here);
+        let sent_names = starts.iter().filter(|(_, is_here, _)| *is_here);
         let sent_names = sent_names
-            .filter_map(|(start, _)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
+            .filter_map(|(start, ..)| Some((start.cell.as_deref()?, start.code.as_deref()?)));
         let lookup = CellLookup::of(document, sent_names);
         let has_end = |start: &ExecutionStart| ends.contains_key(&*start.msg_id);
-        let last_end = starts.iter().position(|(start, _)| has_end(start));
+        let last_end = starts.iter().position(|(start, ..)| has_end(start));
         let mut runs = Vec::new();
         // A kernel counts from 1; of a kernel whose beginning is not known, nothing is.
         let mut count = Some(0);
@@ -156,7 +160,7 @@ impl Past<'_> {
             runs.push(unseen());
             count = None;
         }
-        for (at, (start, is_here)) in starts.iter().enumerate().rev() {
+        for (at, (start, is_here, sent_at)) in starts.iter().enumerate().rev() {
             let end = ends.get(&*start.msg_id);
             let execution_count = end.and_then(|end| end.execution_count);
             count = count.map(|count| count + 1);
@@ -182,6 +186,8 @@ impl Past<'_> {
                 is_open: end.is_none() && past.end == End::Whole,
                 past,
                 msg_id: Some(start.msg_id.clone()),
+                at: Some(*sent_at),
+                is_cell: start.cell.is_some() && *is_here,
             });
         }
         runs
@@ -199,6 +205,8 @@ fn unseen() -> KernelRun {
         past,
         msg_id: None,
         is_open: false,
+        at: None,
+        is_cell: false,
     }
 }
 

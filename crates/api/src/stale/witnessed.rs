@@ -212,6 +212,7 @@ fn kernel_of(
         past,
         msg_id,
         is_open,
+        ..
     } in past
     {
         let Some(msg_id) = msg_id else { continue };
@@ -295,6 +296,8 @@ mod tests {
                 },
                 msg_id: Some(msg_id),
                 is_open: *run == Some(0),
+                at: None,
+                is_cell: true,
             });
         }
         for run in console {

@@ -15,6 +15,7 @@ pub mod problem;
 pub mod report;
 pub mod sandbox;
 pub mod vars;
+pub mod verify;
 
 use crate::notebook::{own_line, visible_line};
 

@@ -9,6 +9,7 @@ pub mod exec;
 pub mod flush;
 pub mod fold;
 pub mod follow;
+pub mod fresh_run;
 pub mod inspect;
 mod into_notebook;
 pub mod lost;

@@ -79,6 +79,8 @@ pub struct RunOptions {
     /// Whether another piece of code follows at once if this one succeeds: its end may be written to
     /// the journal together with the beginning of the next.
     pub goes_on: bool,
+    /// Whether the code may ask for input. If not, the kernel raises an error where it asks.
+    pub may_ask: bool,
 }
 
 /// The caller's part while the code runs.
@@ -656,7 +658,7 @@ impl Running<'_> {
         observer: &impl RunObserver,
     ) -> Result<CellEnd, RunError> {
         let mut request = Execute::new(self.options.code.as_str());
-        request.allow_stdin = true;
+        request.allow_stdin = self.options.may_ask;
         let mut execution = tokio::select! {
             started = client.start(&request) => started?,
             () = observer.interrupted() => return Ok(CellEnd::Interrupted),

@@ -172,10 +172,10 @@ pub struct Opened {
 
 /// The notes for the user that are collected while a notebook is opened.
 #[derive(Debug, Default)]
-struct Notes {
+pub(super) struct Notes {
     all: Vec<Hint>,
     /// The notes about the choice of the kernel.
-    choice: Vec<Hint>,
+    pub(super) choice: Vec<Hint>,
 }
 
 /// Makes sure that a notebook's kernel runs: attaches to a running one, or starts one.
@@ -566,7 +566,31 @@ async fn start(
         )
         .await;
     }
-    let last_session = before.as_ref();
+    let plan = plan(
+        locked.project,
+        locked.key,
+        before.as_ref(),
+        named,
+        options,
+        notes,
+    )
+    .await?;
+    let started = locked.start(notebook, before, plan, options.timeout).await;
+    notes.all.extend(locked.problem().map(Hint::from));
+    started
+}
+
+/// Chooses the kernel that a notebook of this machine gets, and how it is started. `last_session` is the record of its last
+/// kernel.
+pub(super) async fn plan(
+    project: &Project,
+    key: &str,
+    last_session: Option<&Session>,
+    named: NamedKernel,
+    options: &OpenOptions,
+    notes: &mut Notes,
+) -> Result<KernelPlan, OpenError> {
+    let notebook = &project.notebook(key);
     let confinement = confinement_of_new(options.confinement.as_ref(), last_session);
     let unconfined = match &options.confinement {
         Some(requested) => requested.is_none(),
@@ -574,7 +598,7 @@ async fn start(
     };
     if confinement.is_none()
         && !unconfined
-        && let Some(left) = confined::check(locked.project, locked.key, notebook, last_session)?
+        && let Some(left) = confined::check(project, key, notebook, last_session)?
     {
         return Err(left.into());
     }
@@ -585,7 +609,10 @@ async fn start(
             notes: Vec::new(),
             left_out: None,
         },
-        None => choose(locked, named, last_session, policy(&confinement), options).await?,
+        None => {
+            let policy = policy(&confinement);
+            choose(project, key, named, last_session, policy, options).await?
+        }
     };
     notes.choice = choice.notes.into_iter().map(Hint::from).collect();
     if let Some(python) = &choice.left_out {
@@ -619,7 +646,7 @@ async fn start(
     } else {
         Transport::Ipc
     };
-    let plan = KernelPlan {
+    Ok(KernelPlan {
         spec: choice.spec,
         transport,
         unchosen: options.unchosen && last_session.is_none_or(|it| it.unchosen),
@@ -633,10 +660,7 @@ async fn start(
             unconfined,
             other: settings.other,
         },
-    };
-    let started = locked.start(notebook, before, plan, options.timeout).await;
-    notes.all.extend(locked.problem().map(Hint::from));
-    started
+    })
 }
 
 /// Returns the note that a kernel was started without the environment of the notebook's folder.
@@ -712,7 +736,8 @@ fn check_place(session: &Session, options: &OpenOptions) -> Result<(), OpenError
 
 /// Chooses the kernelspec of a new kernel that is not in a container.
 async fn choose(
-    locked: &LockedSession<'_>,
+    project: &Project,
+    key: &str,
     named: NamedKernel,
     before: Option<&Session>,
     policy: ProbePolicy,
@@ -722,12 +747,12 @@ async fn choose(
     let recorded = before.filter(|before| before.settings.confinement.container().is_none());
     let recorded = recorded.and_then(|before| before.kernelspec.clone());
     let recorded = recorded.filter(|spec| !spec.argv.is_empty());
-    let neighbour = neighbour(locked.project, locked.key)?;
+    let neighbour = neighbour(project, key)?;
     let opened = match options.unchosen {
-        true => Some(opened_notebooks(locked.project)?),
+        true => Some(opened_notebooks(project)?),
         false => None,
     };
-    let notebook = locked.project.notebook(locked.key);
+    let notebook = project.notebook(key);
     let requested = options.clone();
     let choosing = tokio::task::spawn_blocking(move || {
         let request = KernelRequest {

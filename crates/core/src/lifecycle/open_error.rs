@@ -257,6 +257,22 @@ pub enum OpenError {
         /// Where: `on this machine`, `on NAME`.
         place: String,
     },
+    /// A fresh kernel beside one on a server is asked for.
+    #[error("the kernel of {} runs on {server}, where nb starts no second one for it", notebook.display())]
+    FreshOnServer {
+        /// The notebook.
+        notebook: PathBuf,
+        /// The name of the server.
+        server: String,
+    },
+    /// The folder of a notebook could not be copied.
+    #[error("cannot make a private copy of {}", folder.display())]
+    Copy {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// An internal error of this program.
     #[error("nb failed: {0}")]
     Internal(String),

@@ -293,11 +293,18 @@ pub(super) fn confine(
         let mut all = sandbox.allow_write.iter().chain(&sandbox.allow_read);
         path.starts_with(&workspace) || all.any(|shown| path.starts_with(shown))
     };
-    let others = known().into_iter().filter_map(|it| {
-        let folder = it.state_file.parent()?.canonicalize().ok()?;
+    let known = known().into_iter();
+    let known = known.filter_map(|it| Some(it.state_file.parent()?.to_owned()));
+    // A temporary project hides that of the notebook, too.
+    let read = std::iter::once(&workspace).chain(&sandbox.allow_read);
+    let read = read.filter_map(|it| Some(Project::find(it)?.dir().to_owned()));
+    let others = known.chain(read).filter_map(|it| {
+        let folder = it.canonicalize().ok()?;
         (folder != hidden && folder.is_dir() && shown(&folder)).then_some(folder)
     });
-    let others: Vec<_> = others.collect();
+    let mut others: Vec<_> = others.collect();
+    others.sort();
+    others.dedup();
     for path in &sandbox.allow_write {
         if workspace != *path && workspace.starts_with(path) {
             let why = "it holds the project's folder, whose .nb could be exchanged with it";

@@ -1,5 +1,6 @@
 //! Starts the kernel of a session whose lock is held: launches it, waits for it and records it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -62,7 +63,18 @@ pub(super) struct LockedSession<'a> {
     preforked: Mutex<Option<PreforkedProcess>>,
     /// What the last start omitted from the kernel's environment, and why.
     problem: Mutex<Option<String>>,
+    /// What concerns a kernel that ends with the process that starts it.
+    fresh: Option<FreshStart>,
     _lock: Lock,
+}
+
+/// What the start of a kernel has that ends with the process that starts it. It says nothing of what its cells change.
+#[derive(Clone, Debug)]
+pub(super) struct FreshStart {
+    /// That process.
+    pub(super) owner: Process,
+    /// The variables that the user's settings give the kernels of the notebook's own project.
+    pub(super) kernel_env: BTreeMap<String, String>,
 }
 
 impl<'a> LockedSession<'a> {
@@ -90,6 +102,7 @@ impl<'a> LockedSession<'a> {
                     variables: ProcessVariables,
                     preforked: Mutex::default(),
                     problem: Mutex::default(),
+                    fresh: None,
                     _lock: lock,
                 });
             }
@@ -106,6 +119,11 @@ impl<'a> LockedSession<'a> {
             .preforked
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = preforked;
+    }
+
+    /// Makes the next start one of a kernel that ends with this process.
+    pub(super) fn set_fresh(&mut self, fresh: FreshStart) {
+        self.fresh = Some(fresh);
     }
 
     /// Returns what the last start omitted from the kernel's environment, and why.
@@ -374,7 +392,10 @@ impl<'a> LockedSession<'a> {
             files: files.clone(),
             folder: notebook.parent().unwrap_or(self.project.root()).to_owned(),
             log: self.log(),
-            more: self.project.settings()?.kernel_env,
+            more: match &self.fresh {
+                Some(fresh) => fresh.kernel_env.clone(),
+                None => self.project.settings()?.kernel_env,
+            },
             limits: settings.limits,
             supervision: Supervision {
                 end_file: files.end_file(),
@@ -388,6 +409,7 @@ impl<'a> LockedSession<'a> {
                 first_idle_check: settings.idle_timeout.map(Duration::from_secs),
                 container: None,
                 ends_all: confinement.sandbox().is_some(),
+                owner: self.fresh.as_ref().map(|fresh| fresh.owner.clone()),
             },
             confined: None,
             contained: None,
@@ -477,6 +499,7 @@ impl<'a> LockedSession<'a> {
                 } else {
                     let reply = ready(&info, process, remaining()).await;
                     if let Ok(kernel_info) = &reply
+                        && self.fresh.is_none()
                         && self.project.settings()?.reactive
                     {
                         is_witnessed = witness::begin(&info, kernel_info, remaining()).await;

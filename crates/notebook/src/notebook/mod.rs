@@ -39,9 +39,9 @@ pub use merge::{
     out_of_order, unite_texts,
 };
 pub use outputs::{
-    MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator, OutputChange,
-    OutputKind, OutputsSummary, SearchMatch, SearchScope, Widgets, is_media, pager_pages, size,
-    stale_note,
+    ComparableOutputs, MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator,
+    OutputChange, OutputKind, OutputsDifference, OutputsSummary, SearchMatch, SearchScope, Widgets,
+    is_media, pager_pages, size, stale_note,
 };
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,

@@ -166,6 +166,11 @@ impl Project {
                 ..Self::at(root, dir)
             });
         }
+        if dir.parent() == stand_ins().as_deref() {
+            // It was removed in the meantime; a stand-in has no stand-in.
+            let text = format!("{} is gone", dir.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
         let root = match dir.parent() {
             Some(above) if dir.ends_with(DIR) => above.to_owned(),
             _ => dir.clone(),
@@ -177,6 +182,15 @@ impl Project {
             foreign: Some(dir),
             ..Self::at(root.clone(), make_stand_in_of(&root)?)
         })
+    }
+
+    /// Makes a project whose private folder is a stand-in of this name.
+    pub(super) fn stand_in(name: &str, root: &Path) -> io::Result<Self> {
+        let no_home = || io::Error::other("there is no home folder");
+        make_private(&stand_ins().ok_or_else(no_home)?)?;
+        let dir = stand_in_named(name).ok_or_else(no_home)?;
+        make_stand_in(&dir, root)?;
+        Ok(Self::at(root.to_owned(), dir))
     }
 
     fn existing(roots: &Roots) -> Option<Self> {
@@ -433,6 +447,11 @@ fn foreign_at(root: &Path) -> Option<PathBuf> {
 /// `.nb`.
 fn stand_in_of(root: &Path) -> Option<PathBuf> {
     Some(stand_ins()?.join(short_name(&root.to_string_lossy())))
+}
+
+/// Returns the path of the stand-in of this name.
+pub(super) fn stand_in_named(name: &str) -> Option<PathBuf> {
+    Some(stand_ins()?.join(name))
 }
 
 /// Returns the folder of all stand-ins, as a real path.

@@ -46,6 +46,7 @@ pub mod session_name;
 mod state;
 mod state_folder;
 mod stranger;
+pub mod temporary;
 mod token;
 mod user_file;
 mod watch;

@@ -219,6 +219,9 @@ pub(super) struct RunCell {
     /// Instead of cells; not put into the notebook
     #[serde(default, deserialize_with = "some_text")]
     pub(super) code: Option<String>,
+    /// All in a fresh kernel: is the output the same?
+    #[serde(default)]
+    pub(super) verify: bool,
     /// 45 by default
     #[serde(alias = "timeout")]
     pub(super) timeout_s: Option<f64>,

@@ -21,6 +21,7 @@ use super::run::{RunWatcher, follow_options, run_answer};
 use super::session::Session;
 use super::tools::ToolName;
 use super::turns::Turn;
+use super::verify::verify;
 use crate::api::caller::Caller;
 use crate::api::outputs::plain;
 use crate::api::problem::{Problem, ProblemKind};
@@ -420,6 +421,7 @@ async fn run_cell(request: Request<'_, RunCell>) -> Result<ToolAnswer, Problem> 
             return Ok(tool_answer);
         }
         ToRun::Cells(cells) => cells,
+        ToRun::Verify => return verify(caller, &watcher, timeout_s).await,
     };
     let exec = ExecRequest {
         cells,

@@ -38,7 +38,7 @@ A cell is its id (a beginning of 3 characters is enough), or its index as a numb
 server's; those of outputs and sources never do. Variables, outputs and \
 edits are the same for all: answers say what others did meanwhile. A run that goes on after its timeout has a \
 run_id: get_run_status follows it. Cancelling a call interrupts what it runs, and some clients cancel after 60 s: \
-run what takes longer with wait: false.";
+run what takes longer with wait: false. Before you say that a notebook is done, run_cell with verify: true.";
 
 /// Receives the requests of one client.
 pub(super) struct Handler {

@@ -23,6 +23,7 @@ mod run;
 mod session;
 mod tools;
 mod turns;
+mod verify;
 
 use std::sync::atomic::Ordering;
 

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::tools::ToolName;
 use crate::api::caller::Caller;
 use crate::api::problem::Problem;
-use crate::api::{self, EditRequest, PlannedChange};
+use crate::api::{self, CellsToRun, EditRequest, PlannedChange};
 use crate::notebook::Operation;
 use crate::notebook::visible;
 
@@ -203,6 +203,16 @@ async fn run_cell(caller: &Caller, to_run: ToRun) -> Result<CallPreview, Problem
             return Ok(CallPreview::new("execute", title, parts));
         }
         ToRun::Cells(cells) => api::planned_run(caller, cells).await?,
+        ToRun::Verify => {
+            let all = CellsToRun {
+                all: true,
+                ..CellsToRun::default()
+            };
+            let cells = api::planned_run(caller, all).await?.into_iter();
+            let title = "run all cells in a fresh kernel, in a private copy of the folder";
+            let parts = cells.map(PreviewPart::of).collect();
+            return Ok(CallPreview::new("execute", title, parts));
+        }
     };
     let title = actions(&cells);
     let parts = cells.into_iter().map(PreviewPart::of);

@@ -226,12 +226,22 @@ pub(super) enum ToRun {
     Code(String),
     /// Cells of the notebook.
     Cells(CellsToRun),
+    /// All cells, in a fresh kernel.
+    Verify,
 }
 
 impl RunCell {
     /// Returns what is to be run.
     pub(super) fn to_run(&self) -> Result<ToRun, Problem> {
         let Self { all, stale, .. } = *self;
+        if self.verify {
+            let is_part =
+                self.cell.is_some() || stale || self.with.is_some() || self.code.is_some();
+            return match is_part {
+                true => usage("verify runs all cells, and nothing else"),
+                false => Ok(ToRun::Verify),
+            };
+        }
         if let Some(code) = &self.code {
             return match self.cell.is_some() || all || stale || self.with.is_some() {
                 true => usage("either cells or code are meant"),

@@ -69,6 +69,16 @@ impl<'a> RunWatcher<'a> {
         }
     }
 
+    /// Sets what the next notification of progress says.
+    pub(super) fn say(&self, line: String) {
+        *self.last_line.borrow_mut() = line;
+    }
+
+    /// Waits until the client has cancelled the call.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.notified().await;
+    }
+
     /// Waits for a run; a client that has asked for progress gets a notification every five seconds.
     pub(super) async fn watch<T>(&self, run: impl Future<Output = T>) -> T {
         tokio::select! {

@@ -159,7 +159,7 @@ const TOOLS: [Entry; 14] = [
         name: "kernel",
         aliases: "manage_kernel restart_notebook",
         effect: Effect::Mixed,
-        description: "Look at a notebook's kernel, interrupt what it runs, restart it (its variables are lost) \
+        description: "Look at the kernel, interrupt what it runs, restart it (variables are lost) \
                       or shut it down.",
         schema: schema::<arguments::Kernel>,
     },
@@ -177,8 +177,8 @@ const TOOLS: [Entry; 14] = [
         aliases: "undo notebook_history",
         effect: Effect::Mixed,
         description: "log: who did what. versions: of a cell. diff: what differs from what you saw last, or \
-                      from a revision. undo: take your last edit back. restore: bring back a version of a \
-                      cell, or a deleted cell.",
+                      from a revision. undo: take your last edit back. restore: a version of a cell, or a \
+                      deleted cell.",
         schema: schema::<arguments::History>,
     },
 ];
@@ -189,7 +189,9 @@ impl ToolName {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let is_action = |names: &[&str]| text("action").is_some_and(|it| names.contains(&it));
         let has_turn = match self {
-            OpenNotebook | CreateCell | UpdateCell | DeleteCell | ApplyEdits | RunCell => true,
+            // A fresh kernel disturbs nobody.
+            RunCell => arguments.get("verify") != Some(&Value::from(true)),
+            OpenNotebook | CreateCell | UpdateCell | DeleteCell | ApplyEdits => true,
             Kernel => is_action(&["restart", "shutdown"]),
             History => is_action(&["undo", "restore"]),
             Notebooks | GetNotebookState | ReadCell | GetRunStatus | AnswerInput | Variables => {

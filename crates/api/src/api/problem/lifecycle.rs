@@ -188,6 +188,12 @@ impl From<OpenError> for Problem {
                     false => refused,
                 }
             }
+            OpenError::FreshOnServer { .. } => problem(ProblemKind::Refused).hint(
+                "to run it on this machine name a kernel of this machine: --kernel NAME or --python PATH",
+            ),
+            OpenError::Copy { .. } => {
+                problem(ProblemKind::Failed).hint("--in-place runs it in its own folder")
+            }
             OpenError::Busy { .. } => {
                 problem(ProblemKind::Refused).hint(hint![nb(Verb::Status), " tells what it does"])
             }

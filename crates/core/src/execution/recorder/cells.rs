@@ -174,6 +174,7 @@ impl Recorder<'_> {
                 code: cell.code.clone(),
                 cell: cell.cell.clone(),
                 goes_on: at + 1 < job.cells.len(),
+                may_ask: true,
             };
             (options, cell.unbind.clone())
         };

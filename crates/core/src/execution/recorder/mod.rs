@@ -13,7 +13,7 @@ pub(super) mod held;
 mod late;
 mod late_listener;
 mod observer;
-mod outputs;
+pub(super) mod outputs;
 mod plan;
 mod questions;
 mod resume;

@@ -13,7 +13,7 @@ use crate::project::jobs::{Job, JobCell, JobFolder};
 
 /// The outputs of one cell.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CellOutputs {
+pub(in crate::execution) struct CellOutputs {
     folded: OutputAccumulator,
     /// The last error among them, without its traceback.
     pub(super) raised: Option<KernelException>,
@@ -21,14 +21,14 @@ pub(super) struct CellOutputs {
 
 /// The outputs of a job's cells, and the widgets that they made or changed.
 #[derive(Debug)]
-pub(super) struct JobOutputs {
-    pub(super) cells: Vec<CellOutputs>,
-    pub(super) widgets: Widgets,
+pub(in crate::execution) struct JobOutputs {
+    pub(in crate::execution) cells: Vec<CellOutputs>,
+    pub(in crate::execution) widgets: Widgets,
 }
 
 /// The changes by one message.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(in crate::execution) struct Change {
     /// The indices of the job's cells whose outputs changed.
     pub(super) cells: Vec<usize>,
     pub(super) displayed: Option<Displayed>,
@@ -36,17 +36,24 @@ pub(super) struct Change {
 
 /// The content that a message shows under a display id.
 #[derive(Debug)]
-pub(super) struct Displayed {
+pub(in crate::execution) struct Displayed {
     pub(super) id: String,
     pub(super) shown: MimeBundle,
     /// Whether a cell of this job shows it.
     pub(super) is_own: bool,
 }
 
+impl CellOutputs {
+    /// Returns the outputs as a notebook has them.
+    pub(in crate::execution) fn all(&self) -> Vec<Json> {
+        self.folded.outputs()
+    }
+}
+
 impl JobOutputs {
     /// Returns empty outputs. They hold as much as the job may write into the notebook; the job's folder
     /// has all messages.
-    pub(super) fn of(job: &Job) -> Self {
+    pub(in crate::execution) fn of(job: &Job) -> Self {
         let most = job.max_output.map(usize::try_from).and_then(Result::ok);
         let folded = most.map_or_else(OutputAccumulator::default, |most| {
             let more = format!("nb wait {} --all --stream shows all", job.id);
@@ -90,7 +97,7 @@ impl JobOutputs {
     }
 
     /// Takes a message of iopub about a cell.
-    pub(super) fn take(
+    pub(in crate::execution) fn take(
         &mut self,
         at: usize,
         msg_type: &str,

@@ -81,6 +81,8 @@ pub struct Supervision {
     pub ends_all: bool,
     /// The container in which the kernel runs; the program then only runs the container.
     pub container: Option<ContainerName>,
+    /// The process with which the kernel ends, if that is killed before it has ended the kernel itself.
+    pub owner: Option<Process>,
 }
 
 /// How a process ended, as the system reported to its supervisor.

@@ -99,6 +99,10 @@ pub(super) fn supervise(
     close_stdio()?;
     let pid = child.id();
     let pid_file = plan.pid_file.clone();
+    if let Some(owner) = supervision.owner.clone() {
+        let pid_file = pid_file.clone();
+        std::thread::spawn(move || end_with(&owner, pid, &pid_file));
+    }
     let waiting = std::thread::spawn(move || {
         wait(pid);
         let outlived =
@@ -181,6 +185,20 @@ fn has_outlived_parent(pid: u32, process: &Process) -> bool {
         process.death().await;
         outlived
     })
+}
+
+/// Ends the child, and the kernel that it stands for, once another process has ended.
+fn end_with(owner: &Process, pid: u32, pid_file: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    // Without a runtime the kernel goes on, as other kernels do.
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(owner.death());
+    if let Some(kernel) = recorded(pid, pid_file) {
+        let _ = kernel.signal_group(Signal::KILL);
+    }
+    let _ = raw_pid(pid).map(|group| kill_process_group(group, Signal::KILL));
 }
 
 /// Returns once the child has ended; ends it if it is unused for too long.

@@ -1,6 +1,7 @@
 //! Outputs of cells: read, searched, limited, and accumulated from a kernel's messages.
 
 mod accumulator;
+mod compare;
 mod limit;
 mod mime;
 mod output;
@@ -11,6 +12,7 @@ mod terminal_text;
 mod widgets;
 
 pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, pager_pages};
+pub use compare::{ComparableOutputs, OutputsDifference};
 pub use limit::OmittedOutput;
 pub use mime::{MimeBytes, MimeData, is_media};
 pub use output::{Output, OutputKind, OutputsSummary};

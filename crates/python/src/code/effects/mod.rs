@@ -337,6 +337,14 @@ impl Effects {
         magics::effects_of_cell(source)
     }
 
+    /// Returns the names to which the code gives a value.
+    pub fn bound(&self) -> impl Iterator<Item = &Name> {
+        self.steps.iter().filter_map(|step| match &step.effect {
+            Effect::Bind { name, .. } => Some(name),
+            _ => None,
+        })
+    }
+
     /// Returns the effects of code in a language that is not analysed.
     pub fn of_other_language() -> Self {
         Self::in_line_1([Effect::Unknown(Unknown::AnyName(
