@@ -335,9 +335,15 @@ def ends_of_lines(book):
     book.source(1).click()
     book.select(0)
     expect(book.cell(1)).not_to_have_class(CHANGED)
+    assert writes == [], writes
+    book.write(1, "a = 1\nb = 22\n")
+    book.source(1).press("Control+s")
+    expect(book.cell(1)).not_to_have_class(CHANGED)
+    expect(book.cell(1).get_by_role("group", name="Conflict")).to_be_hidden()
+    assert len(writes) == 1, writes
+    book.select(0)
     others_write(ENDS, 1, "a = 9")
     expect(book.source(1)).to_have_text("a = 9")
-    assert writes == [], writes
 
 
 def dead_connection(book, line):

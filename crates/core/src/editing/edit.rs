@@ -175,6 +175,8 @@ pub fn replace(
 pub struct Rewrite {
     /// The cell.
     pub cell: CellSelector,
+    /// The cell's revision when the new source was begun. If it still has that one, the source is taken as it is.
+    pub revision: Option<Revision>,
     /// The source that the new one was written from.
     pub base: String,
     /// The new source.
@@ -186,6 +188,9 @@ pub struct Rewrite {
 impl Rewrite {
     /// Returns the source that the cell gets: the new one, with the lines that others have changed since.
     fn merged(&self, cell: &Cell) -> Result<String, EditError> {
+        if self.revision == Some(cell.revision()) {
+            return Ok(self.source.clone());
+        }
         let theirs = cell.source();
         if let Some(merged) = merge_texts(&self.base, &theirs, &self.source) {
             return Ok(merged);

@@ -193,8 +193,8 @@ async fn frame(call: NotebookCall) -> Result<Reply, Problem> {
 pub(super) struct CellBody {
     /// The whole source; without it the source stays.
     source: Option<String>,
-    /// The source that the new one was written from. With it, other lines that others have changed since are kept, whatever
-    /// `If-Match` says.
+    /// The source that the new one was written from. With it, lines that others have changed since are kept, where the cell
+    /// does not have the revision of `If-Match` any more.
     base: Option<String>,
     /// Whether both texts are kept where others have changed the same lines.
     #[serde(default)]
@@ -217,6 +217,7 @@ async fn edit(call: NotebookCall) -> Result<Reply, Problem> {
         } => {
             let rewrite = Rewrite {
                 cell,
+                revision: call.if_rev,
                 base,
                 source,
                 keeps_both,

@@ -372,15 +372,17 @@ fn others_changes_of_other_lines_are_merged_and_those_of_the_same_are_not() {
 fn a_text_that_is_rewritten_keeps_others_lines_and_is_refused_or_united_on_the_same_lines() {
     let desk = Desk::new("a:1");
     let text = || desk.read("reader").cells()[0].source().into_owned();
-    let rewrite = |source: &str, keeps_both| {
+    let rewrite_from = |revision, source: &str, keeps_both| {
         let rewrite = edit::Rewrite {
             cell: CellSelector::Index(0),
+            revision,
             base: "x = 1\ny = 2\nz = 3".to_owned(),
             source: source.to_owned(),
             keeps_both,
         };
         edit::rewrite(&desk.notebook, &rewrite, &editor("human"))
     };
+    let rewrite = |source: &str, keeps_both| rewrite_from(None, source, keeps_both);
     desk.edit("claude", &set("x = 10\ny = 2\nz = 3")).unwrap();
     let done = rewrite("x = 1\ny = 2\nz = 30", false).unwrap();
     assert_eq!(text(), "x = 10\ny = 2\nz = 30");
@@ -399,6 +401,11 @@ fn a_text_that_is_rewritten_keeps_others_lines_and_is_refused_or_united_on_the_s
     assert_eq!(text(), "x = 10\ny = 2\nz = 30");
     rewrite("x = 11\ny = 2\nz = 3", true).unwrap();
     assert_eq!(text(), "x = 11\nx = 10\ny = 2\nz = 30");
+    // An editor has only its own ends of lines: of a cell that nobody has changed its text is taken.
+    desk.save_operations(&set("x = 1\r\ny = 2\r\nz = 3"));
+    let revision = desk.read("reader").cells()[0].revision();
+    rewrite_from(Some(revision), "x = 1\ny = 20\nz = 3", false).unwrap();
+    assert_eq!(text(), "x = 1\ny = 20\nz = 3");
 }
 
 #[test]
