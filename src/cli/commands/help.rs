@@ -169,7 +169,8 @@ mod tests {
         VS Code and JupyterLab join the kernel of a notebook when you choose "nb shared kernel" there.
 
         Exit codes: 0 done · 1 nb failed · 2 usage · 3 the code raised · 4 still running (no failure) ·
-        5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 130 interrupted
+        5 conflict or refused · 6 no kernel, or it died · 7 the code asks (no failure) · 8 outputs differ
+        (nb verify) · 130 interrupted
 
         A command means the notebook that is named first, else -n, else NB_NOTEBOOK, else the only one
         that is open in the project at or above the working directory. Where several are open, commands
