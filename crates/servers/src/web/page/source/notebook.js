@@ -414,7 +414,14 @@ export class Notebook {
 
   /** Scrolls so that a cell is at a place of the screen. */
   keepsAt({ view, top }) {
-    this.scroller.scrollTop += view.node.getBoundingClientRect().top - top;
+    const { scroller } = this;
+    scroller.scrollTop += view.node.getBoundingClientRect().top - top;
+    this.scrolledTo = scroller.scrollTop;
+  }
+
+  /** Notes that the page was scrolled, by the person if not by `keepsAt`. */
+  scrolls() {
+    if (this.scroller.scrollTop !== this.scrolledTo) this.noteTyped();
   }
 
   get scroller() {
@@ -431,8 +438,9 @@ export class Notebook {
   keepTyped() {
     const { view, top } = this.typed ?? {};
     const { clientHeight } = document.documentElement;
-    if (view?.isEditing && top >= 0 && top < clientHeight) this.keepsAt(this.typed);
-    else if (this.resumed && this.order.includes(this.resumed.view)) this.keepsAt(this.resumed);
+    // Its place is not noted anew: a browser scrolls by whole pixels, and what is left over would add up.
+    if (view?.isEditing && top >= 0 && top < clientHeight) return this.keepsAt(this.typed);
+    if (this.resumed && this.order.includes(this.resumed.view)) this.keepsAt(this.resumed);
     this.noteTyped();
   }
 

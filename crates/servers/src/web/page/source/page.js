@@ -68,7 +68,7 @@ class Page {
     addEventListener("hashchange", () => this.go());
     main.addEventListener("click", (event) => this.follows(event));
     addEventListener("keydown", (event) => this.key(event));
-    main.addEventListener("scroll", () => this.book?.noteTyped());
+    main.addEventListener("scroll", () => this.book?.scrolls());
     addEventListener("pagehide", () => this.book?.keepPlace());
     addEventListener("beforeunload", (event) => this.book?.isChanged && event.preventDefault());
   }
