@@ -165,6 +165,11 @@ def typing(book):
     book.source(3).press("Control+s")
     saved(book)
     assert source_of("fails000") == f"# {text}"
+    say("the cursor stays in sight, however far down one types")
+    for _ in range(40):
+        page.keyboard.press("Enter")
+    cursor = book.source(3).locator(".cm-line").last
+    expect(cursor).to_be_in_viewport()
     page.get_by_role("button", name="Stop", exact=True).click()
     book.has_ended(0)
     book.write(3, "1 / 0")

@@ -46,7 +46,8 @@ export class Notebook {
     const add = (picture, name, type, words) => iconButton(picture, name, () => this.insert(null, "after", true, type), { words });
     this.end = make("div.end", {}, add("plus", "Add code cell at the end", "code", "Code"), add("text", "Add Markdown cell at the end", "markdown", "Markdown"));
     this.sizes = new ResizeObserver((entries) => {
-      this.keepTyped();
+      // If the cell itself has grown, its editor may have scrolled to the cursor.
+      if (entries.every(({ target }) => target !== this.typed?.view.node)) this.keepTyped();
       for (const { target } of entries) target.cellView?.showScrolling();
     });
     this.sizes.observe(this.node);
