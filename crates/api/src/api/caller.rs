@@ -204,11 +204,13 @@ impl Caller {
     /// Finds recorders that were killed in the caller's project, and starts others that finish their jobs. Removes the
     /// folders that killed commands left.
     pub async fn notice(&self) {
-        let sweep = |_: &Self| {
-            temporary::sweep();
-            Ok(())
-        };
-        let _ = blocking(self, sweep).await;
+        if temporary::is_any() {
+            let sweep = |_: &Self| {
+                temporary::sweep();
+                Ok(())
+            };
+            let _ = blocking(self, sweep).await;
+        }
         if let Some(project) = &self.project {
             let _ = self.state.lost.set(lost::notice(project, self.by()).await);
         }

@@ -88,7 +88,7 @@ pub struct VerifyAnswer {
     pub notebooks: Vec<VerifyOutcome>,
     /// Whether the caller ended it before all was verified.
     pub stopped: bool,
-    /// What could not be looked into, and why.
+    /// What could not be read, and why.
     pub faults: Vec<String>,
 }
 
@@ -610,7 +610,7 @@ fn exception(output: &Json) -> Option<KernelException> {
     serde_json::from_str(&output.text()).ok()
 }
 
-/// Returns a problem without the hint at the log of a kernel that is gone with its folder.
+/// Returns a problem without the hint at the log of a kernel, which was removed with its folder.
 fn without_log(mut problem: Problem) -> Problem {
     problem
         .hints

@@ -17,7 +17,7 @@ use crate::editing::view;
 use crate::hint;
 use crate::hint::{Hint, Verb, nb};
 use crate::notebook::{
-    CellSelector, CellType, ChangeKind, DiffHunk, Document, Revision, diff_sources,
+    Cell, CellSelector, CellType, ChangeKind, DiffHunk, Document, Revision, diff_sources,
 };
 
 /// How many characters of a version's first line are shown.
@@ -148,9 +148,7 @@ pub async fn source_diff(
     blocking(caller, move |caller| {
         let document = view::open(&file, caller.by())?.document;
         let stored = |revision: Revision| {
-            let now = document.cells().iter();
-            let now = now.clone().find(|it| it.revision() == revision);
-            let now = now.map(|cell| cell.source().into_owned());
+            let now = of_revision(&document, revision).map(|cell| cell.source().into_owned());
             let source = now.or_else(|| history::version_source(&file, revision));
             source.ok_or_else(|| {
                 let text = format!("version {revision} of the cell is not kept any more");
@@ -338,6 +336,11 @@ fn description(version: &CellVersion) -> String {
     }
 }
 
+/// Returns the cell that has this revision now.
+fn of_revision(document: &Document, revision: Revision) -> Option<&Cell> {
+    document.cells().iter().find(|it| it.revision() == revision)
+}
+
 /// Returns the first line of a version of a cell; `None` if the version is no longer stored.
 fn first_line(
     file: &NotebookFile,
@@ -345,8 +348,7 @@ fn first_line(
     cell: &str,
     revision: Revision,
 ) -> Option<String> {
-    let now = document.cells().iter().find(|it| it.revision() == revision);
-    if let Some(now) = now {
+    if let Some(now) = of_revision(document, revision) {
         return Some(now.first_line(FIRST_LINE));
     }
     let json = history::version(file, revision)?;

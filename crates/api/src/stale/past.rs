@@ -69,7 +69,7 @@ impl KernelPast {
         past
     }
 
-    /// Returns which code that is gone gave a name a value.
+    /// Returns which code that the notebook does not have any more gave a name a value.
     pub fn gone(&self, name: &Name) -> Option<GoneCode> {
         self.gone.get(name).copied()
     }

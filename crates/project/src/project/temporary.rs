@@ -23,7 +23,7 @@ const LOCK: &str = "lock";
 pub struct TemporaryProject {
     project: Project,
     folder: PathBuf,
-    /// Held as long as the owner lives.
+    /// Held as long as the owner runs.
     _lock: Option<Lock>,
 }
 
@@ -72,6 +72,11 @@ impl Drop for TemporaryProject {
             }
         }
     }
+}
+
+/// Says whether there are temporary projects, of processes that run or were killed.
+pub fn is_any() -> bool {
+    shelf().is_some_and(|shelf| !beneath::paths(&shelf).is_empty())
 }
 
 /// Removes the temporary projects of processes that were killed.
@@ -138,7 +143,7 @@ mod tests {
         let found = Project::of_state_file(&made.project().state_file()).unwrap();
         assert_eq!((found.root(), found.dir()), (&*root, &*dir));
         sweep();
-        assert!(root.is_dir() && dir.is_dir(), "its owner lives");
+        assert!(is_any() && root.is_dir() && dir.is_dir(), "its owner runs");
         let state_file = made.project().state_file();
         drop(made);
         assert!(!root.exists() && !dir.exists());
