@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use super::limit::{OmittedOutput, OutputLimit, weight};
+use super::limit::{OmittedOutput, OutputLimit, note, weight};
 use super::terminal_text::TerminalText;
 use crate::notebook::json::{Json, Object, in_parts, lossy, string_at, value_at};
 
@@ -207,11 +207,9 @@ impl OutputAccumulator {
 
     /// Returns the outputs as nbformat 4 has them.
     pub fn outputs(&self) -> Vec<Json> {
-        let note = self.more().map(|more| {
-            // A line on stderr is not mistaken for one of the cell's own results.
-            let note = format!("[… {} left out here; {more} …]\n", self.left_out);
-            stream_output("stderr", &note)
-        });
+        // A line on stderr is not mistaken for one of the cell's own results.
+        let more = self.more();
+        let note = more.map(|more| stream_output("stderr", &note(&self.left_out, more)));
         let head = self.head.iter().map(AccumulatedOutput::to_json);
         let outputs = self.outputs.iter().map(AccumulatedOutput::to_json);
         head.chain(note).chain(outputs).collect()

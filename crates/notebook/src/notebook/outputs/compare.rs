@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::accumulator::{OutputAccumulator, stream_output};
+use super::limit::is_note;
 use super::mime::{MimeBytes, is_binary, is_json, is_media};
 use super::size::size;
 use super::terminal_text::TerminalText;
@@ -18,9 +19,6 @@ const WIDGET: &str = "application/vnd.jupyter.widget-view+json";
 
 /// The form of what is in place of outputs beyond a limit.
 const LIMIT: &str = "limit";
-
-/// The beginning and the end of the note in place of outputs beyond a limit.
-const LEFT_OUT: (&str, &str) = ("[… ", " …]");
 
 /// The outputs of a cell in the form in which they are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,7 +154,7 @@ impl Reader {
         let kind = string(raw, "output_type");
         if kind == "stream" {
             let (name, text) = (string(raw, "name"), string(raw, "text"));
-            if is_note_of_limit(&text) {
+            if is_note(&text) {
                 // Where the outputs after it begin depends on how they were cut into messages.
                 self.end_streams();
                 self.push(LIMIT, Content::Lines(Vec::new()));
@@ -251,12 +249,6 @@ fn content(mime: &str, value: &[u8]) -> Content {
         return Content::Whole(digest(value).to_vec(), format!("[{mime}]"));
     }
     lines(&lossy(joined_strings(value)))
-}
-
-/// Says whether a text is the note in place of outputs beyond a limit.
-fn is_note_of_limit(text: &str) -> bool {
-    let inner = text.trim_end().strip_prefix(LEFT_OUT.0);
-    inner.is_some_and(|it| it.ends_with(LEFT_OUT.1) && it.contains(" left out here; "))
 }
 
 #[cfg(test)]

@@ -35,6 +35,17 @@ const MEDIA: usize = 16;
 /// How many of the first and of the last frames of a long traceback are kept.
 const FRAMES: usize = 10;
 
+/// Returns the note in place of outputs that a limit left out. `more` is the command that shows them.
+pub(super) fn note(left_out: &OmittedOutput, more: &str) -> String {
+    format!("[… {left_out} left out here; {more} …]\n")
+}
+
+/// Says whether a text is such a note.
+pub(super) fn is_note(text: &str) -> bool {
+    let inner = text.trim_end().strip_prefix("[… ");
+    inner.is_some_and(|it| it.ends_with(" …]") && it.contains(" left out here; "))
+}
+
 impl OutputLimit {
     /// Returns the data of a MIME bundle without the forms that are too large.
     pub(in crate::notebook) fn data(&self, data: &[u8]) -> Json {
