@@ -145,14 +145,14 @@ def works(page, book, talk, cells):
         [("update_cell", {"cell": cells[1], "old_string": "print(total)", "new_string": "print(total, max(sales))", "run": True})],
         ["The total is **34**, and the best month has **19**: cell `" + cells[1][:4] + "`."],
     )
-    expect(talk.step().locator(".diff .old")).to_have_text("- print(total)")
+    expect(talk.step().locator(".diff .removed")).to_have_text("- print(total)")
     talk.allow("Allow everything (until the end of this turn)")
     talk.is_over()
     expect(talk.turn().locator("strong").first).to_have_text("34")
     expect(talk.turn().locator(".step")).to_have_count(2)
     step = talk.step()
     expect(step.locator(".state")).to_have_text("✓")
-    expect(step.locator(".diff .new")).to_have_text("+ print(total, max(sales))")
+    expect(step.locator(".diff .added")).to_have_text("+ print(total, max(sales))")
     expect(talk.turn().locator(".foot")).to_have_text(re.compile(r"tokens · 0\.0\d+ USD"))
     expect(book.outputs(1)).to_have_text("34 19")
     picture(page, "assistant")

@@ -21,6 +21,7 @@ use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
 use super::chat::turn::TurnEvent;
 use super::feed::PageMessage;
 use super::kernel::{CodeBody, EndBody, InterruptBody, OpenBody, ReplyBody, RunBody};
+use super::reply::NOTEBOOK;
 use crate::api::envelope::ProblemAnswer;
 use crate::api::job::RunAnswer;
 use crate::api::{
@@ -101,13 +102,12 @@ impl RestMethod {
         self
     }
 
-    fn stream(mut self) -> Self {
-        self.mime = "text/event-stream";
-        self
+    fn stream(self) -> Self {
+        self.mime("text/event-stream")
     }
 
-    fn html(mut self) -> Self {
-        self.mime = "text/html";
+    fn mime(mut self, mime: &'static str) -> Self {
+        self.mime = mime;
         self
     }
 
@@ -157,7 +157,7 @@ fn methods() -> Vec<RestMethod> {
             "/frames/{id}/{cell}/{output}",
             "Read the HTML of an output, as a document for a frame of the page",
         )
-        .html(),
+        .mime("text/html"),
         RestMethod::post::<CellBody, EditAnswer>(CELL, "Change the source or the type of a cell")
             .method("put")
             .if_match(),
@@ -186,7 +186,8 @@ fn methods() -> Vec<RestMethod> {
         RestMethod::get::<Value>(
             "/api/notebooks/{id}/file",
             "Read the notebook's file, as it is",
-        ),
+        )
+        .mime(NOTEBOOK),
         RestMethod::post::<RestoreBody, RestoreAnswer>(
             "/api/notebooks/{id}/cells/{cell}/restore",
             "Bring a version of a cell back, or a deleted cell",

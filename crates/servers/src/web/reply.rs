@@ -24,7 +24,7 @@ pub(super) struct Reply {
 const JSON: &str = "application/json";
 
 /// A notebook's file.
-const NOTEBOOK: &str = "application/x-ipynb+json";
+pub(super) const NOTEBOOK: &str = "application/x-ipynb+json";
 
 impl Reply {
     /// Puts an answer into a reply.

@@ -1,6 +1,7 @@
 // The conversation with the assistant: what it says, and each step it takes.
 
 import { pathOf, request, send } from "./connection.js";
+import { linesNode } from "./diff.js";
 import { showMarkdown } from "./outputs.js";
 import { button, make } from "./parts.js";
 import { visible } from "./visible.js";
@@ -290,6 +291,6 @@ class TurnView {
 
 function contentNode(content) {
   if (content.type === "text") return make("pre", {}, visible(content.text));
-  const line = (mark, text) => visible(text).split("\n").map((each) => make(`div.${mark === "-" ? "old" : "new"}`, {}, `${mark} ${each}`));
-  return make("pre.diff", {}, ...line("-", content.old), ...line("+", content.new));
+  const lines = (kind, text) => text.split("\n").map((line) => ({ [kind]: line }));
+  return linesNode([...lines("removed", content.old), ...lines("added", content.new)]);
 }

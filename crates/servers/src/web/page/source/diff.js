@@ -13,7 +13,11 @@ export async function differences(book, cell, texts) {
 }
 
 function diffNode(hunks) {
-  const lines = hunks.flatMap((hunk, at) => [...(at ? [{ same: "…" }] : []), ...hunk.lines]);
+  return linesNode(hunks.flatMap((hunk, at) => [...(at ? [{ same: "…" }] : []), ...hunk.lines]));
+}
+
+/** Shows lines that are the same in both texts, removed, or added. */
+export function linesNode(lines) {
   const row = (line) => {
     const [[kind, text]] = Object.entries(line);
     return make(`div.${kind}`, {}, `${MARKS[kind]} ${visible(text)}`);

@@ -18,7 +18,7 @@ const READS_AGAIN = 3000;
 /** For how many milliseconds a deleted cell can be brought back at its place. */
 const OFFERS_UNDO = 10000;
 
-/** In how many entries of the log it is looked up how long cells took. */
+/** How many entries of the log are read for how long cells took. */
 const TIMES = 200;
 
 /** How many characters of a cell's first line are in its name. */
@@ -384,7 +384,7 @@ export class Notebook {
   /** Returns the name of a cell, the same as on the command line: its place from 0, its short id, and its first line. */
   nameOf(id) {
     const view = this.views.get(id);
-    return view ? [view.name, beginning(view.text)].filter(Boolean).join(" · ") : id.slice(0, 4);
+    return view ? nameWith(view, view.text) : id.slice(0, 4);
   }
 
   /** Keeps the place in the notebook for a page that is loaded again in this tab. */
@@ -658,7 +658,7 @@ export class Notebook {
       await this.catch(this.refresh(), "notebook");
       this.show(view.id);
     };
-    const text = make("span", { role: "status" }, `Deleted: ${[view.name, beginning(view.base.source)].filter(Boolean).join(" · ")}`);
+    const text = make("span", { role: "status" }, `Deleted: ${nameWith(view, view.base.source)}`);
     const node = make("div.removed", { role: "listitem" }, text, button("Undo", "Bring the cell back", undo));
     view.node.before(node);
     this.removed.set(view.id, node);
@@ -826,11 +826,11 @@ export class Notebook {
   }
 }
 
-/** Returns the first line of a text that has words, as much of it as is in a name. */
-function beginning(text) {
-  const line = text.split("\n").find((each) => each.trim()) ?? "";
-  const characters = [...line.trim()];
-  return characters.length > FIRST_LINE ? `${characters.slice(0, FIRST_LINE - 1).join("")}…` : line.trim();
+/** Returns the name of a cell with the beginning of its text. */
+function nameWith(view, text) {
+  const line = [...text.trim().split("\n", 1)[0].trim()];
+  const first = line.length > FIRST_LINE ? `${line.slice(0, FIRST_LINE - 1).join("")}…` : line.join("");
+  return first ? `${view.name} · ${first}` : view.name;
 }
 
 const capital = (word) => word[0].toUpperCase() + word.slice(1);

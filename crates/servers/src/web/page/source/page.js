@@ -46,10 +46,10 @@ function linked(href, from) {
   }
 }
 
-/** Returns the path of a notebook that a person has typed; null for none. */
-function notebookName(typed) {
-  const name = typed.trim().replace(/(\.ipynb)?$/, ".ipynb");
-  return name === ".ipynb" || name.endsWith("/.ipynb") ? null : name;
+/** Asks the person for the path of a notebook; returns null for none. */
+function askForPath(question, given) {
+  const name = prompt(question, given)?.trim().replace(/(\.ipynb)?$/, ".ipynb");
+  return !name || name === ".ipynb" || name.endsWith("/.ipynb") ? null : name;
 }
 
 const OUTDATED = "nb web has ended or was started again: open the address that it prints";
@@ -112,8 +112,7 @@ class Page {
 
   /** Moves the notebook to the path that the person types, with its kernel and its history. */
   async rename(book) {
-    const answer = prompt("The new path of the notebook, below the folder of nb web:", book.id);
-    const to = answer && notebookName(answer);
+    const to = askForPath("The new path of the notebook, below the folder of nb web:", book.id);
     if (!to || to === book.id || !(await book.saveAll())) return;
     if (await book.catch(request("POST", book.path("rename"), { to }))) location.hash = encodeURIComponent(to);
   }
@@ -181,8 +180,8 @@ class Page {
       };
       const none = make("p", {}, "No notebook is here.");
       const open = () => {
-        const answer = prompt("The path of the notebook, below this folder:", "");
-        if (answer && notebookName(answer)) location.hash = encodeURIComponent(notebookName(answer));
+        const name = askForPath("The path of the notebook, below this folder:", "");
+        if (name) location.hash = encodeURIComponent(name);
       };
       const add = [
         iconButton("file", "New notebook", () => this.create(), { words: "New notebook", title: "Make a notebook, and start its kernel" }),
@@ -197,8 +196,7 @@ class Page {
 
   /** Makes the notebook that the person names, and shows it. */
   async create() {
-    const answer = prompt("The path of the new notebook, below this folder:", "notebook.ipynb");
-    const name = answer && notebookName(answer);
+    const name = askForPath("The path of the new notebook, below this folder:", "notebook.ipynb");
     if (!name) return;
     try {
       await request("POST", pathOf(name, "open"), {});

@@ -100,9 +100,8 @@ export class Panel {
     const number = (this.loads += 1);
     let rows;
     try {
-      const query = tab === "search" ? `?text=${encodeURIComponent(this.field.value)}` : "";
       const [answer, plan] = await Promise.all([
-        tab === "search" && !this.field.value ? { matches: [], count: 0 } : request("GET", pathOf(book.id, tab) + query),
+        tab === "search" ? this.found() : request("GET", pathOf(book.id, tab)),
         tab === "graph" && this.hasPlan ? request("GET", pathOf(book.id, "plan")) : null,
       ]);
       if (this.loads !== number) return;
@@ -110,15 +109,21 @@ export class Panel {
     } catch (error) {
       rows = [make("p", {}, error.message)];
     }
-    if (this.loads !== number) return;
-    this.list.replaceChildren(...rows);
+    if (this.loads === number) this.list.replaceChildren(...rows);
+  }
+
+  /** Loads the lines that have the text. */
+  async found() {
+    const text = this.field.value;
+    return text ? request("GET", `${pathOf(this.book.id, "search")}?text=${encodeURIComponent(text)}`) : { matches: [], count: 0 };
   }
 
   /** Shows the lines that have the text. */
   search({ matches, count }) {
     const row = (match) => {
       const where = match.output === null ? `line ${match.line}` : "output";
-      const go = button(this.book.nameOf(match.cell), `Go to ${this.book.nameOf(match.cell)}`, () => this.book.show(match.cell));
+      const name = this.book.nameOf(match.cell);
+      const go = button(name, `Go to ${name}`, () => this.book.show(match.cell));
       return make("div.row", {}, go, ` ${where}: `, make("span.first", {}, match.text.trim()));
     };
     const rows = matches.map(row);

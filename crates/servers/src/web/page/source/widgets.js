@@ -205,7 +205,7 @@ class LiveManager extends Manager {
     return content.status === "ok" ? content.comms : {};
   }
 
-  /** Passes an output to the widgets that have asked for it, or to who shows what nobody has asked for. */
+  /** Passes an output to the widgets that have asked for it, or, if none has, to where the page shows it. */
   async hears(message) {
     const { msg_id: id, session } = message.parent_header;
     const isOwn = session === this.kernel.clientId;
@@ -224,7 +224,7 @@ const WHY_NOT = {
   ended: "the kernel has ended or was restarted: run the cell again",
 };
 
-/** The states of a kernel after which its widgets are gone. */
+/** The states of a kernel after which it has no widgets any more. */
 const ENDS = ["restarting", "autorestarting", "terminating", "dead"];
 
 /** How long it is known that no kernel runs, in milliseconds. */
