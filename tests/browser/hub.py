@@ -2,12 +2,14 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
 
 from lab import SECONDS, say
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "python"))
+from launch import free_ports
 
 USER = "ann"
 
@@ -39,10 +41,7 @@ class Hub:
         self.folder = pathlib.Path(os.environ["TMPDIR"]) / "hub"
         self.folder.mkdir()
         programs = pathlib.Path(sys.executable).parent
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        port, hub_port, proxy_port = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
+        port, hub_port, proxy_port = free_ports(3)
         config = self.folder / "jupyterhub_config.py"
         config.write_text(
             CONFIG.format(

@@ -108,6 +108,7 @@ fn a_tab_of_a_single_user_server_of_a_hub_is_closed_while_its_cell_runs_and_noth
     if let Some(mut closed) = script_with(&world, "live_closed.py", python::with_hub)
         && let Some(modules) = node::hub_modules()
     {
+        closed.env("NB_TEST_PORTS", crate::ports::block());
         closed.env(
             "NB_TEST_HUB_PROXY",
             modules.join(".bin/configurable-http-proxy"),
