@@ -62,15 +62,28 @@ impl Editor {
         editor
     }
 
+    /// Starts `nb live` and opens the notebook in a room of jupyter-collaboration.
+    fn in_room(world: &World) -> Self {
+        let mut editor = Self::start(world, &["change"], notebook(world));
+        let mut open = editor.first();
+        open["dirty"] = json!(true);
+        open["room"] = json!(true);
+        editor.event(open);
+        assert_eq!(editor.next()["type"], "synced");
+        editor
+    }
+
     /// Opens the notebook as it was at first, without unsaved changes.
     fn opens(&mut self) {
+        self.event(self.first());
+    }
+
+    fn first(&self) -> Value {
         let cells = json!([
             {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "aaaa = 1"},
             {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
         ]);
-        self.event(json!({
-            "type": "open", "notebook": self.notebook, "cells": cells, "dirty": false,
-        }));
+        json!({"type": "open", "notebook": self.notebook, "cells": cells, "dirty": false})
     }
 
     fn send(&mut self, message: &Value) {
@@ -510,15 +523,7 @@ fn what_is_saved_in_an_editor_is_its_persons_in_the_journal() {
 #[test]
 fn an_edit_in_a_room_is_written_by_its_server_once_the_editor_has_it() {
     let world = World::new();
-    let mut editor = Editor::start(&world, &["change"], notebook(&world));
-    let cells = json!([
-        {"cell": "e1", "id": "aaaa", "cell_type": "code", "source": "aaaa = 1"},
-        {"cell": "e2", "id": "bbbb", "cell_type": "code", "source": "bbbb = 1"},
-    ]);
-    editor.event(json!({
-        "type": "open", "notebook": editor.notebook, "cells": cells, "dirty": true, "room": true,
-    }));
-    assert_eq!(editor.next()["type"], "synced");
+    let mut editor = Editor::in_room(&world);
     // Another program's change is the room's to take in.
     let before = text(&editor).replace("aaaa = 1", "other = 1");
     std::fs::write(&editor.notebook, &before).expect("write it");
@@ -545,4 +550,29 @@ fn an_edit_in_a_room_is_written_by_its_server_once_the_editor_has_it() {
     assert_eq!(text(&editor), stored, "nb has not written it");
     let log = nb(&world, ["log", "t.ipynb"]).ended(0).stdout;
     assert!(log.contains("claude edited bbbb"), "{log}");
+}
+
+#[test]
+fn an_edit_in_a_room_waits_for_a_slow_page_and_is_refused_beside_a_silent_one() {
+    let world = World::new();
+    let mut editor = Editor::in_room(&world);
+    let before = text(&editor);
+    let words = ["--as", "claude", "edit", "t.ipynb", "bbbb", "agent = 1"];
+    let refused = nb(&world, words).ended(5).with("does not answer");
+    let error = refused.with("repeat it in a moment").stderr;
+    assert!(!error.contains("nb serve"), "{error}");
+    assert_eq!(text(&editor), before);
+    let set = editor.next();
+    assert_eq!(set["source"], "agent = 1");
+    // It is waited for again, for longer than an editor that is in no room.
+    let mut agent = begin_edit(&world, "bbbb", "agent = 1");
+    let late = Duration::from_millis(1500);
+    assert!(editor.messages.recv_timeout(late).is_err());
+    editor.event(json!({"type": "applied", "seq": set["seq"]}));
+    let store = editor.next();
+    assert_eq!(store["type"], "store");
+    editor.event(json!({"type": "applied", "seq": store["seq"]}));
+    let stored = before.replace("bbbb = 1", "agent = 1");
+    std::fs::write(&editor.notebook, &stored).expect("write it");
+    assert!(agent.wait().expect("nb edit ends").success());
 }

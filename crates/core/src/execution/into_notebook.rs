@@ -11,7 +11,7 @@ use crate::activity::labels::cell_with_actor;
 use crate::editing::editor_back_off::open_cell_of_vs_code;
 use crate::editing::language;
 use crate::editing::notebook_file::NotebookFile;
-use crate::editing::transaction::{self, WriteError};
+use crate::editing::transaction::{self, SILENT_ROOM, WriteError};
 use crate::editing::unsaved::{self, Unsaved};
 use crate::notebook::{
     Cell, CellExecution, CellType, Document, DocumentEditError, MimeBundle, Output, Widgets,
@@ -108,6 +108,10 @@ impl NotPut {
         match error {
             WriteError::InRoom { room, .. } => Self {
                 why: room.to_string(),
+                held_by: Some(Hold::Room),
+            },
+            WriteError::SilentRoom { .. } => Self {
+                why: SILENT_ROOM.to_owned(),
                 held_by: Some(Hold::Room),
             },
             _ => with_causes(error).into(),

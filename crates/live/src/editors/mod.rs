@@ -63,7 +63,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a writer may take from the editor's answer to the end of its write. Then the editor gets what the file has.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
-/// How long `nb` asks for nothing while the editor writes the file.
+/// How long `nb` asks for nothing while the editor writes the file, and how long a writer waits for an editor in a room,
+/// without which it cannot write.
 const LONGEST_SAVE: Duration = Duration::from_secs(5);
 
 /// Serves an editor until it closes its output. `follow_stale` finds out which cells of its notebooks are out of date, if it
@@ -189,6 +190,14 @@ enum WriterState {
     Writes,
 }
 
+/// Returns how long a writer waits for an answer of an editor.
+fn longest_wait(file: &OpenFile) -> Duration {
+    match file.live.is_room() {
+        true => LONGEST_SAVE,
+        false => LONGEST_WAIT,
+    }
+}
+
 impl Drop for OpenDocument {
     fn drop(&mut self) {
         self.watch.abort();
@@ -258,8 +267,12 @@ impl OpenDocument {
                 state: WriterState::Waits(_),
                 ..
             }) => {
-                self.is_slow = self.file.is_proposed();
-                self.tell_writer(ProposalAnswer::Go);
+                let is_room = self.file.live.is_room();
+                self.is_slow = self.file.is_proposed() && !is_room;
+                self.tell_writer(match is_room {
+                    true => ProposalAnswer::Silent,
+                    false => ProposalAnswer::Go,
+                });
             }
             _ => {
                 self.writer = None;
@@ -388,10 +401,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             EditorEvent::Applied { .. } | EditorEvent::Refused { .. }
         );
         if let Some(writer) = document.writer.as_mut().filter(|_| is_answer) {
-            let wait = match document.file.live.is_room() {
-                true => LONGEST_SAVE,
-                false => LONGEST_WAIT,
-            };
+            let wait = longest_wait(&document.file);
             writer.until = writer.until.max(Instant::now() + wait);
         }
         if let (Some(activity), EditorEvent::Text { cell, .. }) = (&mut document.activity, &event)
@@ -593,10 +603,11 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
         document.writer = Some(Writer {
             number,
             state: WriterState::Waits(answer),
-            until: match is_saving {
-                true => Instant::now() + LONGEST_SAVE,
-                false => Instant::now() + LONGEST_WAIT,
-            },
+            until: Instant::now()
+                + match is_saving {
+                    true => LONGEST_SAVE,
+                    false => longest_wait(&document.file),
+                },
         });
         let doc = doc.clone();
         self.answer(&doc).await

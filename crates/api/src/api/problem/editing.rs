@@ -118,6 +118,11 @@ pub(crate) fn of_write<E: std::error::Error + 'static>(error: &WriteError<E>) ->
                 option(Verb::Edit, "--force"),
                 " writes all the same"
             ]),
+        WriteError::SilentRoom { .. } => Problem::new(ProblemKind::Refused, causes(error)).hint(hint![
+            "repeat it in a moment, or ask the person to reload or close its tab there; ",
+            option(Verb::Edit, "--force"),
+            " writes all the same"
+        ]),
         WriteError::NotebookFile(_) | WriteError::Change(_) => problem,
     }
 }

@@ -10,6 +10,10 @@ use crate::editing::notebook_file::{NotebookFile, NotebookFileError};
 use crate::notebook::{Document, size};
 use crate::project::{NotLocked, free_bytes};
 
+/// Why a notebook is not written while a page has it open in a room.
+pub(crate) const SILENT_ROOM: &str =
+    "a page of JupyterLab has it open with jupyter-collaboration and does not answer";
+
 /// Why a notebook was not written; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError<E: std::error::Error + 'static> {
@@ -54,6 +58,12 @@ pub enum WriteError<E: std::error::Error + 'static> {
         notebook: Box<NotebookFile>,
         /// The server of the room.
         room: RoomServer,
+    },
+    /// A page of JupyterLab has the notebook open in a room, and does not answer.
+    #[error("cannot write {}: {SILENT_ROOM}", notebook.path.display())]
+    SilentRoom {
+        /// The notebook.
+        notebook: Box<NotebookFile>,
     },
     /// Another `nb` holds the lock of the notebook's writers.
     #[error("cannot write {}", notebook.path.display())]

@@ -56,6 +56,8 @@ pub enum ProposalAnswer {
     Changed,
     /// The notebook is in a room: the editor has the change, and the room's server was asked to write the file.
     Stored(StoredInRoom),
+    /// The notebook is in a room, and the editor did not answer in time.
+    Silent,
 }
 
 /// The line with which a writer says that the file has the new notebook.
@@ -66,6 +68,8 @@ pub(super) struct LiveEditors {
     connections: Vec<BufReader<UnixStream>>,
     /// Those that have the notebook open in a room.
     in_room: Vec<BufReader<UnixStream>>,
+    /// Whether one of those did not answer in time.
+    has_silent_room: bool,
     changes: u32,
 }
 
@@ -126,6 +130,7 @@ impl LiveEditors {
         let mut all = Self {
             connections: Vec::new(),
             in_room: Vec::new(),
+            has_silent_room: false,
             changes: 0,
         };
         for editor in running_editors(notebook) {
@@ -144,14 +149,23 @@ impl LiveEditors {
         !self.in_room.is_empty()
     }
 
-    /// Gives what is to be written to one of the editors in a room. If none answers, there is no such editor any more.
+    /// Says whether an editor in a room did not answer in time: what people type there is not known.
+    pub(super) fn has_silent_room(&self) -> bool {
+        self.has_silent_room
+    }
+
+    /// Gives what is to be written to one of the editors in a room. If none takes it, there is no such editor any more.
     fn store(&mut self, proposal: &Proposal, after: &Document) -> ProposalAnswer {
         while let Some(connection) = self.in_room.first_mut() {
             let sent = send(connection.get_mut(), proposal, after);
             match sent.and_then(|()| answer(connection)) {
-                Ok(ProposalAnswer::Go) | Err(_) => drop(self.in_room.remove(0)),
-                Ok(answer) => return answer,
+                Ok(answer @ (ProposalAnswer::Stored(_) | ProposalAnswer::Changed)) => {
+                    return answer;
+                }
+                Ok(ProposalAnswer::Go) => {}
+                Ok(ProposalAnswer::Silent) | Err(_) => self.has_silent_room = true,
             }
+            self.in_room.remove(0);
         }
         ProposalAnswer::Go
     }

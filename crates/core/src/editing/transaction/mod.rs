@@ -23,6 +23,7 @@ mod touch;
 
 use std::time::Duration;
 
+pub(crate) use error::SILENT_ROOM;
 pub use error::WriteError;
 pub use finish::finish;
 pub use live_editors::{Proposal, ProposalAnswer, WRITTEN, is_confined, stamp};
@@ -202,12 +203,14 @@ fn write_locked<E: std::error::Error + 'static>(
                 Err(error) => return attempt.failed(error.into()),
             }
         }
-        if !mode.in_room
-            && !attempt.wrote
-            && let Some(room) = collaboration::room_of(&notebook.real, &ProcessVariables)
-        {
+        if !mode.in_room && !attempt.wrote {
             let notebook = Box::new(notebook.clone());
-            return Err(WriteError::InRoom { notebook, room });
+            if attempt.editors.has_silent_room() {
+                return Err(WriteError::SilentRoom { notebook });
+            }
+            if let Some(room) = collaboration::room_of(&notebook.real, &ProcessVariables) {
+                return Err(WriteError::InRoom { notebook, room });
+            }
         }
         attempt.resize();
         let put = match attempt.propose(mode.by) {
@@ -217,7 +220,9 @@ fn write_locked<E: std::error::Error + 'static>(
                 &attempt.stamp,
                 &attempt.to_write,
             ),
-            ProposalAnswer::Changed | ProposalAnswer::Stored(_) => Ok(SwapResult::Missed),
+            ProposalAnswer::Changed | ProposalAnswer::Stored(_) | ProposalAnswer::Silent => {
+                Ok(SwapResult::Missed)
+            }
         };
         let theirs = match put {
             Ok(SwapResult::Done { placed, note }) => {

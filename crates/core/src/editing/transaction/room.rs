@@ -21,7 +21,7 @@ impl<E: std::error::Error + 'static> ContendedWrite<'_, E> {
         let answer = self.propose(by);
         let end = Instant::now() + STORE_TIMEOUT;
         match answer {
-            ProposalAnswer::Go => return Ok(false),
+            ProposalAnswer::Go | ProposalAnswer::Silent => return Ok(false),
             ProposalAnswer::Changed => {}
             ProposalAnswer::Stored(stored) => loop {
                 match self.take_stored(&stored) {
