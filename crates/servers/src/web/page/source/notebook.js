@@ -73,6 +73,8 @@ export class Notebook {
     this.removed = new Map();
     /** The cells whose outputs are loaded with the next request. */
     this.toLoad = new Set();
+    /** The last undo that was asked for. */
+    this.undoing = Promise.resolve();
     this.arriving = new InSteps((cell) => this.views.get(cell.id)?.takeOutputs(cell));
     this.isOutdated = false;
     /** Whether the next load writes the texts that are not written yet: the notebook could not be read or written. */
@@ -695,7 +697,15 @@ export class Notebook {
     await this.catch(this.refresh(), "notebook");
   }
 
-  async undo(op) {
+  /** Undoes an edit, or the last one: also a text that is not written yet. */
+  undo(op) {
+    // One after the other: the second undoes what is then the last one.
+    this.undoing = this.undoing.then(() => this.undoNow(op));
+    return this.undoing;
+  }
+
+  async undoNow(op) {
+    await this.saveAll();
     const answer = await this.catch(request("POST", this.path("undo"), op ? { op } : {}));
     await this.catch(this.refresh(), "notebook");
     // What was undone is in sight.
