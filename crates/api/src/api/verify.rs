@@ -435,7 +435,7 @@ impl<O: VerifyObserver> NotebookRun<'_, O> {
     ) -> Result<Vec<FreshCell>, Problem> {
         let starting = Box::pin(FreshKernel::start(self.file, &self.options));
         let mut kernel = tokio::select! {
-            started = starting => started.map_err(|error| without_log(error.into()))?,
+            started = starting => started?,
             () = self.observer.stopped() => {
                 self.is_stopped = true;
                 return Ok(Vec::new());
@@ -608,14 +608,6 @@ fn comparable(outputs: Vec<Json>) -> ComparableOutputs {
 fn exception(output: &Json) -> Option<KernelException> {
     output.get("ename")?;
     serde_json::from_str(&output.text()).ok()
-}
-
-/// Returns a problem without the hint at the log of a kernel, which was removed with its folder.
-fn without_log(mut problem: Problem) -> Problem {
-    problem
-        .hints
-        .retain(|hint| !hint.to_string().contains("its whole log"));
-    problem
 }
 
 /// Adds to the cells that differ or fail why that may be. Without an analysis there are no reasons.

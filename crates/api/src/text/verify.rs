@@ -79,17 +79,19 @@ fn head(notebook: &VerifiedNotebook) -> String {
         true => format!("all of {all} give what they show"),
         false => format!("{same} of {all} give what they show"),
     }];
-    for (verdicts, phrase) in [
-        (
-            &[CellVerdict::Differs, CellVerdict::NothingNow][..],
-            "differ",
-        ),
-        (&[CellVerdict::Fails], "failed"),
-        (&[CellVerdict::NotComparable], "not comparable"),
-        (&[CellVerdict::Skipped], "skipped"),
-        (&[CellVerdict::NotRun], "not run"),
+    let differing = of(&[CellVerdict::Differs, CellVerdict::NothingNow]);
+    let differ = if differing.len() == 1 {
+        "differs"
+    } else {
+        "differ"
+    };
+    for (some, phrase) in [
+        (differing, differ),
+        (of(&[CellVerdict::Fails]), "failed"),
+        (of(&[CellVerdict::NotComparable]), "not comparable"),
+        (of(&[CellVerdict::Skipped]), "skipped"),
+        (of(&[CellVerdict::NotRun]), "not run"),
     ] {
-        let some = of(verdicts);
         let names: Vec<_> = some
             .iter()
             .take(MOST_NAMED)

@@ -60,15 +60,17 @@ impl From<OpenError> for Problem {
             OpenError::Died {
                 log, lines, limit, ..
             } => {
-                let died = problem(ProblemKind::NoKernel)
-                    .lines(lines)
-                    .hint(format!("its whole log is {}", log.display()))
-                    .hint(hint![
-                        "another kernel can be named with ",
-                        option(Verb::Open, "--kernel").value("NAME"),
-                        " or ",
-                        option(Verb::Open, "--python").value("PATH")
-                    ]);
+                let mut died = problem(ProblemKind::NoKernel).lines(lines);
+                // The log of a kernel in a temporary folder went with that.
+                if log.exists() {
+                    died = died.hint(format!("its whole log is {}", log.display()));
+                }
+                let died = died.hint(hint![
+                    "another kernel can be named with ",
+                    option(Verb::Open, "--kernel").value("NAME"),
+                    " or ",
+                    option(Verb::Open, "--python").value("PATH")
+                ]);
                 match limit {
                     Some(bytes) => died.hint(format!(
                         "it was allowed {} of memory: --memory SIZE allows more, --memory none all",
