@@ -72,12 +72,12 @@ fn is_taken(error: &BindError) -> bool {
 }
 
 /// How many bytes a subscriber may leave unread in memory, and how many on disk after that.
-const SUBSCRIBER_BYTES: usize = 16 << 20;
+const SUBSCRIBER_BYTES: usize = 8 << 20;
 const SPILL_BYTES: u64 = 1 << 30;
 
-/// Returns where the messages that a subscriber has not read go when they exceed the limit for memory: into a
-/// file. A window that hangs for a while during a flood of output must miss nothing.
-fn spill() -> Option<SpillTo> {
+/// Returns where messages go that exceed a limit for memory: those that a subscriber has not read, and those that the
+/// kernel sends faster than they are routed. A window that hangs for a while during a flood of output must miss nothing.
+pub(super) fn spill() -> Option<SpillTo> {
     // Temporary files that survive a reboot are on a disk; /tmp may be in memory, which the spill is to save.
     let on_disk = [PathBuf::from("/var/tmp"), std::env::temp_dir()];
     let folder = on_disk.into_iter().find(|folder| folder.is_dir())?;

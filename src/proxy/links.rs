@@ -10,6 +10,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::counters::{Counters, Direction};
+use super::front;
 use super::heartbeats::Heartbeats;
 use super::target::LiveKernel;
 use crate::kernel::process::Process;
@@ -139,13 +140,14 @@ impl Links {
             identity: Bytes::new(),
             subscribe: vec![Bytes::new()],
         };
-        let iopub = Dialer::connect(
+        let iopub = Dialer::connect_spilling(
             kernel.connection.endpoint(Channel::Iopub),
             sub,
             SocketLimits {
                 read_ahead_bytes: READ_AHEAD_BYTES,
                 ..limits()
             },
+            front::spill(),
             Rc::new(iopub_handler),
         );
         Self {
@@ -506,9 +508,9 @@ impl DialHandler for Heartbeat {
     }
 }
 
-/// How many bytes of the kernel's iopub are read ahead of checking and routing: a kernel drops messages that
-/// are not read in time. Above this limit they are read only as fast as they are routed.
-const READ_AHEAD_BYTES: usize = 128 << 20;
+/// How many bytes of the kernel's iopub are in memory before they are checked and routed: a kernel drops messages that
+/// are not read in time. What exceeds this limit waits on disk.
+const READ_AHEAD_BYTES: usize = 4 << 20;
 
 /// Returns the limits of every socket to the kernel.
 fn limits() -> SocketLimits {
@@ -523,7 +525,6 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::proxy::front;
     use crate::route::Interrupt;
     use crate::socket::EndpointHandler;
     use crate::wire::ConnectionInfo;

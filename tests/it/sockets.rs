@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nb::socket::{
     DeliveryProgress, DialAs, DialHandler, DialRole, Dialer, DisconnectReason, Message, PeerId,
-    PeerInfo, Responsible, Router, ServerHandler, SocketLimits,
+    PeerInfo, Responsible, Router, ServerHandler, SocketLimits, SpillTo,
 };
 use tokio::sync::Notify;
 
@@ -173,6 +173,8 @@ struct Worker {
     most: Cell<usize>,
     /// The number of messages after which the dialer is paused, if it is.
     pauses_after: Option<u8>,
+    /// How much may wait on disk.
+    spill: Option<SpillTo>,
     done: Notify,
 }
 
@@ -245,7 +247,8 @@ fn works(worker: &Rc<Worker>, read_ahead_bytes: usize, meanwhile: impl Future<Ou
             read_ahead_bytes,
             ..SocketLimits::default()
         };
-        let dialer = Dialer::connect(endpoint, as_, limits, worker.clone());
+        let spill = worker.spill.clone();
+        let dialer = Dialer::connect_spilling(endpoint, as_, limits, spill, worker.clone());
         worker.dialer.replace(Some(dialer));
         meanwhile.await;
         soon("the last message", worker.done.notified()).await;
@@ -276,6 +279,46 @@ fn a_paused_dialer_reads_ahead_and_delivers_nothing() {
             dialer.set_paused(false);
         }
     });
+}
+
+/// Lets a dialer read everything while it is paused, of which 1 MiB may be in memory. Its peer is gone then.
+fn reads_ahead_onto_disk(spill_bytes: u64) {
+    let first = 10;
+    let worker = Rc::new(Worker {
+        pauses_after: Some(first),
+        spill: Some(SpillTo {
+            folder: std::env::temp_dir(),
+            bytes: spill_bytes,
+        }),
+        ..Worker::default()
+    });
+    let dialer = || worker.dialer.borrow();
+    // The decoder may hold a part of a message.
+    let rest = usize::from(MANY - first - 1) * LARGE;
+    let least = rest.min(usize::try_from(spill_bytes).expect("it fits"));
+    works(&worker, 1 << 20, async {
+        let all_read = async {
+            let ahead = || dialer().as_ref().map_or(0, Dialer::ahead_bytes);
+            while worker.got.get() < first || ahead() < least {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon("the rest is read", all_read).await;
+        assert_eq!(worker.got.get(), first);
+        if let Some(dialer) = &*dialer() {
+            dialer.set_paused(false);
+        }
+    });
+}
+
+#[test]
+fn what_is_too_much_for_memory_waits_on_disk_and_is_delivered_in_order() {
+    reads_ahead_onto_disk(1 << 30);
+}
+
+#[test]
+fn a_dialer_reads_no_further_ahead_than_memory_and_disk_allow() {
+    reads_ahead_onto_disk(3 << 20);
 }
 
 #[test]

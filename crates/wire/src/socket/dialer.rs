@@ -14,6 +14,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use super::disconnect::DisconnectReason;
 use super::link::{self, Link};
 use super::outbox::{Item, Outbox};
+use super::spill::SpillTo;
 use super::stream::{self, Reader, Writer};
 use super::{Message, SocketLimits};
 use crate::wire::Endpoint;
@@ -108,6 +109,21 @@ impl Dialer {
         limits: SocketLimits,
         handler: Rc<dyn DialHandler>,
     ) -> Self {
+        Self::connect_spilling(endpoint, dial_as, limits, None, handler)
+    }
+
+    /// Like [`Dialer::connect`]; what is read ahead beyond [`SocketLimits::read_ahead_bytes`] waits on disk, if that is
+    /// allowed.
+    ///
+    /// # Panics
+    /// Like [`Dialer::connect`].
+    pub fn connect_spilling(
+        endpoint: Endpoint,
+        dial_as: DialAs,
+        limits: SocketLimits,
+        spill: Option<SpillTo>,
+        handler: Rc<dyn DialHandler>,
+    ) -> Self {
         assert!(
             dial_as.identity.len() <= crate::zmtp::IDENTITY_MAX,
             "an identity has at most 255 bytes"
@@ -124,7 +140,11 @@ impl Dialer {
             subscribe: dial_as.subscribe,
             limits,
             handler,
-            link: Link::reading_ahead(Outbox::new(limits.outbox_bytes), limits.read_ahead_bytes),
+            link: Link::reading_ahead(
+                Outbox::new(limits.outbox_bytes),
+                limits.read_ahead_bytes,
+                spill,
+            ),
             is_up: Cell::new(false),
             silent: Cell::new(false),
         });
@@ -162,8 +182,8 @@ impl Dialer {
         self.shared.link.ahead_bytes()
     }
 
-    /// Stops or resumes the delivery of messages. While it is stopped, messages are read ahead, up to
-    /// [`SocketLimits::read_ahead_bytes`]. A new connection starts unpaused.
+    /// Stops or resumes the delivery of messages. While it is stopped, messages are read ahead. A new connection starts
+    /// unpaused.
     pub fn set_paused(&self, paused: bool) {
         self.shared.link.set_paused(paused);
     }

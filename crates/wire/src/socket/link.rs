@@ -1,14 +1,14 @@
 //! One connection: its handshake, then reading and writing until it ends.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +16,8 @@ use tokio::time::{Instant, timeout_at};
 use super::disconnect::DisconnectReason;
 use super::outbox::{Item, Outbox, message_cost};
 use super::outlet::Outlet;
+use super::read_ahead::ReadAhead;
+use super::spill::SpillTo;
 use super::stream::{Reader, Writer};
 use super::write_coalescing;
 use crate::zmtp::{Connection, ConnectionEvent, Message, Peer, Role};
@@ -39,9 +41,12 @@ pub(super) struct Link {
     message_time: Cell<Option<Duration>>,
     /// How many bytes of an incomplete message are held, of a peer that is not authenticated.
     held: Cell<usize>,
-    /// How many bytes may be read before they are delivered, and how many were.
+    /// How many bytes of messages may be in memory before they are delivered, and how many are.
     read_ahead: usize,
     ahead: Cell<usize>,
+    /// Where further bytes may wait, and how many do.
+    spill_ahead: Option<SpillTo>,
+    undecoded: Cell<usize>,
 }
 
 /// Records the end of a connection and closes it, even when a handler panics.
@@ -83,13 +88,20 @@ impl Link {
             held: Cell::new(0),
             read_ahead: 0,
             ahead: Cell::new(0),
+            spill_ahead: None,
+            undecoded: Cell::new(0),
         }
     }
 
     /// Like [`Link::new`], for a peer whose messages are read ahead of their delivery.
-    pub(super) fn reading_ahead(outbox: Outbox, read_ahead: usize) -> Self {
+    pub(super) fn reading_ahead(
+        outbox: Outbox,
+        read_ahead: usize,
+        spill_ahead: Option<SpillTo>,
+    ) -> Self {
         Self {
             read_ahead,
+            spill_ahead,
             ..Self::new(outbox)
         }
     }
@@ -139,7 +151,7 @@ impl Link {
 
     /// Returns the size of the messages that were read and not delivered yet, in bytes.
     pub(super) fn ahead_bytes(&self) -> usize {
-        self.ahead.get()
+        self.ahead.get() + self.undecoded.get()
     }
 
     /// Waits until at most half of the budget is used.
@@ -227,6 +239,7 @@ impl Link {
         on_held: impl Fn(),
     ) -> DisconnectReason {
         self.ahead.set(0);
+        self.undecoded.set(0);
         match self.read_ahead {
             0 => self.read(connection, reader, deliver, on_held).await,
             _ => {
@@ -236,49 +249,53 @@ impl Link {
         }
     }
 
-    /// Reads all that has arrived, within the limit, before it delivers anything; then delivers a little,
+    /// Reads all that has arrived, within the limits, before it delivers anything; then delivers a little,
     /// lets other tasks run, and reads again.
     ///
     /// A kernel's PUB socket drops messages that are not read in time, and reading a message costs a tenth of
-    /// handling it.
+    /// handling it. What is too much for memory is not even decoded.
     async fn read_ahead_of_delivery(
         &self,
         connection: &mut Connection,
         reader: &mut Reader,
         deliver: impl Fn(ConnectionEvent),
     ) -> DisconnectReason {
-        let mut queue = VecDeque::new();
+        let mut ahead = ReadAhead::new(self.spill_ahead.clone());
         let mut end_reason = None;
+        // Whether nothing is left to decode.
+        let mut is_decoded = false;
         loop {
             let mut read = 0;
-            while end_reason.is_none() {
-                match connection.poll_event() {
-                    Ok(Some(event)) => {
-                        self.ahead.update(|ahead| ahead + cost(&event));
-                        queue.push_back(event);
-                        continue;
-                    }
-                    Ok(None) => self.answer(connection),
-                    Err(error) => {
-                        self.answer(connection);
-                        end_reason = Some(DisconnectReason::Protocol(error));
-                        break;
+            while !is_decoded {
+                let is_full = self.ahead.get() >= self.read_ahead;
+                if !is_full {
+                    match self.decode(connection, &mut ahead) {
+                        Ok(true) => continue,
+                        Ok(false) => is_decoded = end_reason.is_some(),
+                        Err(reason) => {
+                            end_reason = Some(reason);
+                            is_decoded = true;
+                        }
                     }
                 }
                 let has_read_enough = read >= READ_BEFORE_DELIVERY && !self.is_held();
-                let is_full = has_read_enough || self.ahead.get() >= self.read_ahead;
-                if is_full && !queue.is_empty() {
+                let may_read = !is_full || ahead.takes_bytes();
+                let delivers = has_read_enough || !may_read;
+                if end_reason.is_some() || delivers && !ahead.events.is_empty() {
                     break;
                 }
-                let mut space = connection.space();
-                let mut reading = pin!(reader.read_buf(&mut space));
-                let result = poll_fn(|cx| match reading.as_mut().poll(cx) {
-                    Poll::Ready(result) => Poll::Ready(Some(result)),
-                    // There is nothing to deliver, or nothing may be delivered now.
-                    Poll::Pending if queue.is_empty() || self.is_held() => Poll::Pending,
-                    Poll::Pending => Poll::Ready(None),
-                });
-                match result.await {
+                // There is nothing to deliver, or nothing may be delivered now.
+                let is_empty = ahead.events.is_empty();
+                let waits = || is_empty || self.is_held();
+                let result = match is_full {
+                    true => read_now(reader, ahead.space(), waits).await,
+                    false => read_now(reader, connection.space(), waits).await,
+                };
+                if is_full {
+                    ahead.spill();
+                    self.undecoded.set(ahead.undecoded());
+                }
+                match result {
                     None => break,
                     Some(Ok(0)) => end_reason = Some(DisconnectReason::Closed),
                     Some(Ok(bytes)) => read += bytes,
@@ -288,13 +305,13 @@ impl Link {
             let (mut messages, mut bytes) = (0, 0);
             while messages < YIELD_AFTER_MESSAGES && bytes < YIELD_AFTER_BYTES {
                 if self.is_held() {
-                    let can_read_more = end_reason.is_none() && self.ahead.get() < self.read_ahead;
-                    if can_read_more && self.cut.borrow().is_none() {
+                    let has_room = self.ahead.get() < self.read_ahead || ahead.takes_bytes();
+                    if end_reason.is_none() && has_room && self.cut.borrow().is_none() {
                         break;
                     }
                     self.wait_for_delivery().await;
                 }
-                let Some(event) = queue.pop_front() else {
+                let Some(event) = ahead.events.pop_front() else {
                     break;
                 };
                 messages += 1;
@@ -304,16 +321,40 @@ impl Link {
                     deliver(event);
                 }
             }
-            match end_reason.take() {
-                Some(reason) if queue.is_empty() => return reason,
-                reason => end_reason = reason,
-            }
-            if queue.is_empty() {
+            if ahead.events.is_empty() {
+                if let Some(reason) = end_reason.take_if(|_| is_decoded) {
+                    return reason;
+                }
                 // The memory for one burst must not be held for ever.
-                queue.shrink_to(YIELD_AFTER_MESSAGES);
+                ahead.events.shrink_to(YIELD_AFTER_MESSAGES);
             }
-            if !queue.is_empty() || read >= YIELD_AFTER_BYTES {
+            if !ahead.events.is_empty() || read >= YIELD_AFTER_BYTES {
                 yield_now().await;
+            }
+        }
+    }
+
+    /// Decodes a message of what was read, or gives the decoder more; says whether it did something.
+    fn decode(
+        &self,
+        connection: &mut Connection,
+        ahead: &mut ReadAhead,
+    ) -> Result<bool, DisconnectReason> {
+        match connection.poll_event() {
+            Ok(Some(event)) => {
+                self.ahead.update(|ahead| ahead + cost(&event));
+                ahead.events.push_back(event);
+                Ok(true)
+            }
+            Ok(None) => {
+                self.answer(connection);
+                let has_more = ahead.decode(connection).map_err(DisconnectReason::Broken)?;
+                self.undecoded.set(ahead.undecoded());
+                Ok(has_more)
+            }
+            Err(error) => {
+                self.answer(connection);
+                Err(DisconnectReason::Protocol(error))
             }
         }
     }
@@ -444,6 +485,21 @@ impl Link {
             DisconnectReason::ShutDown
         }
     }
+}
+
+/// Reads what has arrived, or waits for it as long as `waits` says so; `None` if nothing has arrived.
+async fn read_now(
+    reader: &mut Reader,
+    mut space: impl BufMut,
+    waits: impl Fn() -> bool,
+) -> Option<io::Result<usize>> {
+    let mut reading = pin!(reader.read_buf(&mut space));
+    poll_fn(|cx| match reading.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if waits() => Poll::Pending,
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Returns the memory that an event takes until it is delivered, in bytes.

@@ -18,7 +18,7 @@
 //! | to a [`Dialer`]'s peer | [`SocketLimits::outbox_bytes`] | `send` returns the message; the caller decides |
 //! | from a server's peer | one read buffer and one message of [`SocketLimits::max_message`] | that connection is closed; `left` says why |
 //! | from a [`Dialer`]'s peer | the same | the message is read and dropped, and `oversized` reports it; one over 64 times the limit closes the connection |
-//! | from a [`Dialer`]'s peer, read ahead | [`SocketLimits::read_ahead_bytes`] | messages are read no faster than delivered; the system's buffers fill, then the peer's own queue |
+//! | from a [`Dialer`]'s peer, read ahead | [`SocketLimits::read_ahead_bytes`] in memory, then, if [`Dialer::connect_spilling`] allows that, [`SpillTo::bytes`] on disk | messages are read no faster than delivered; the system's buffers fill, then the peer's own queue |
 //! | from a [`Router`]'s peer that is not authenticated yet, and from a [`Publisher`]'s | [`SocketLimits::max_unauthenticated_message`] | the same |
 //! | incomplete messages of all these peers | [`SocketLimits::max_unauthenticated_bytes`] | the peer with the longest one is closed |
 //! | peers of a socket | [`SocketLimits::max_peers`], including those in their handshake; with [`SocketLimits::spares_descriptors`] at most an eighth of the descriptors | the oldest is closed that is neither authenticated nor subscribed to anything; without one the new one, and `refused` reports it |
@@ -42,6 +42,7 @@ mod outbox;
 mod outlet;
 mod peer_user;
 mod publisher;
+mod read_ahead;
 mod router;
 mod server;
 mod signal;
@@ -78,7 +79,7 @@ pub struct SocketLimits {
     pub unauthenticated_message: Duration,
     /// How long a peer may take from the connection to its READY.
     pub handshake: Duration,
-    /// How many bytes of messages a [`Dialer`] reads before they are delivered, including some overhead for
+    /// How many bytes of messages a [`Dialer`] holds in memory before they are delivered, including some overhead for
     /// each message and frame. If it is zero, each read is delivered before the next.
     pub read_ahead_bytes: usize,
     /// How many bytes may be queued for one peer, including some overhead for each frame and message.

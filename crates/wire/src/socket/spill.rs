@@ -47,13 +47,18 @@ impl Spill {
         self.len() == 0
     }
 
+    /// Says whether so many bytes may be appended.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.len() + bytes <= self.target.bytes
+    }
+
     /// Appends all of these bytes, or none.
     ///
     /// # Errors
     /// If the limit is reached ([`io::ErrorKind::QuotaExceeded`]), or the system has no space.
     pub(super) fn put(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<()> {
         let added: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
-        if self.len() + added > self.target.bytes {
+        if !self.has_room(added) {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let file = match &self.file {

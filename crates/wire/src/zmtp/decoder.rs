@@ -63,6 +63,8 @@ pub(super) struct Decoder {
     /// The received bytes that are not decoded yet. The greeting is read from this buffer, too.
     pub(super) read: BytesMut,
     room: usize,
+    /// Whether bytes were read since the last message.
+    has_read: bool,
     large: Option<Large>,
     drained: Option<Drained>,
     frames: Message,
@@ -101,6 +103,7 @@ impl Decoder {
             limits,
             read: BytesMut::new(),
             room: ROOM_MIN,
+            has_read: false,
             large: None,
             drained: None,
             frames: Vec::new(),
@@ -128,10 +131,8 @@ impl Decoder {
             }
             return (&mut large.body).limit(missing);
         }
+        self.has_read = true;
         let free = self.read.capacity() - self.read.len();
-        if free == 0 && !self.read.is_empty() {
-            self.room = (self.room * 2).min(ROOM_MAX);
-        }
         if free < ROOM_USEFUL {
             self.read.reserve(self.room);
         }
@@ -147,6 +148,10 @@ impl Decoder {
 
     /// Returns the next message or command; `None` until more bytes arrive.
     pub(super) fn next(&mut self) -> Result<Option<Incoming>, Error> {
+        let is_full = !self.read.is_empty() && self.read.len() == self.read.capacity();
+        if std::mem::take(&mut self.has_read) && is_full {
+            self.room = (self.room * 2).min(ROOM_MAX);
+        }
         loop {
             if let Some(large) = &self.large {
                 if large.missing() > 0 {
@@ -195,8 +200,8 @@ impl Decoder {
             }
             let whole = header.len + body;
             if self.read.len() < whole {
-                // At most `LARGE_FRAME` and a header.
-                self.read.reserve(whole - self.read.len());
+                // At most `LARGE_FRAME` and a header; further messages share the buffer.
+                self.read.reserve((whole - self.read.len()).max(self.room));
                 return Ok(None);
             }
             self.read.advance(header.len);

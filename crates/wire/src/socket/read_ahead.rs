@@ -1,0 +1,85 @@
+//! What a dialer has read and not delivered yet: messages in memory, and behind them bytes in a file without a name.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::spill::{Spill, SpillTo};
+use crate::zmtp::{Connection, ConnectionEvent};
+
+/// How many bytes are read at once for the file.
+const READ: usize = 256 * 1024;
+
+/// What was read and not delivered yet, in this order.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    /// The decoded messages.
+    pub(super) events: VecDeque<ConnectionEvent>,
+    /// Bytes that the file had.
+    next: Bytes,
+    /// The file.
+    spill: Option<Spill>,
+    /// Bytes that are not in the file: they were just read, or the file did not take them.
+    last: BytesMut,
+}
+
+impl ReadAhead {
+    pub(super) fn new(spill: Option<SpillTo>) -> Self {
+        Self {
+            spill: spill.map(Spill::new),
+            ..Self::default()
+        }
+    }
+
+    /// Returns how many bytes are not decoded yet.
+    pub(super) fn undecoded(&self) -> usize {
+        let spilled = self.spill.as_ref().map_or(0, Spill::len);
+        let spilled = usize::try_from(spilled).unwrap_or(usize::MAX);
+        self.next.len() + spilled + self.last.len()
+    }
+
+    /// Says whether more bytes may be read for the file.
+    pub(super) fn takes_bytes(&self) -> bool {
+        let has_room = |spill: &Spill| spill.has_room(READ as u64);
+        self.last.is_empty() && self.spill.as_ref().is_some_and(has_room)
+    }
+
+    /// Returns the buffer for bytes that are read for the file; [`ReadAhead::spill`] follows.
+    pub(super) fn space(&mut self) -> impl BufMut {
+        self.last.reserve(READ);
+        (&mut self.last).limit(READ)
+    }
+
+    /// Moves the bytes that were just read into the file. If that fails, they stay in memory, and no more are taken until
+    /// they are decoded.
+    pub(super) fn spill(&mut self) {
+        if let Some(spill) = &mut self.spill
+            && spill.put(&[IoSlice::new(&self.last)]).is_ok()
+        {
+            self.last.clear();
+        }
+    }
+
+    /// Gives the next bytes to a connection's decoder. Says whether there were any.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn decode(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        if self.next.is_empty() {
+            self.next = match &mut self.spill {
+                Some(spill) if !spill.is_empty() => spill.take()?.into(),
+                _ => std::mem::take(&mut self.last).freeze(),
+            };
+        }
+        if self.next.is_empty() {
+            return Ok(false);
+        }
+        let mut space = connection.space();
+        while self.next.has_remaining() && space.has_remaining_mut() {
+            let room = space.chunk_mut().len().min(self.next.len());
+            space.put_slice(&self.next.split_to(room));
+        }
+        Ok(true)
+    }
+}
