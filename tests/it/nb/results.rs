@@ -299,3 +299,12 @@ fn the_death_of_a_kernel_has_its_cause_as_category() {
     let result = run(&world, "1").json();
     assert_eq!(result["error"]["kind"], "no-kernel", "{result:#}");
 }
+
+#[test]
+fn the_source_that_load_offers_is_shown() {
+    let world = world();
+    std::fs::write(world.project().join("part.py"), "x = 'loaded'").expect("write it");
+    nb(&world, ["run", "%load part.py"])
+        .ended(0)
+        .with("[nb] the source that this code offers for a cell:\n# %load part.py\nx = 'loaded'");
+}

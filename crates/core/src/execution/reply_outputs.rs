@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::category;
 use crate::client::{ExecutionEvent, IopubMessage, KernelException};
-use crate::notebook::pager_pages;
+use crate::notebook::payload_outputs;
 
 /// The kinds of outputs that a cell has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ impl ReceivedOutputs {
     }
 
     /// Returns the parts of the reply that were not sent as outputs, as messages: pages, which
-    /// IPython's `?` sends, and the error of a kernel that does not send it as an output.
+    /// IPython's `?` sends, the source that `%load` offers, and the error of a kernel that does not send it as an output.
     pub(super) fn missing_outputs(
         self,
         reply: &[u8],
@@ -57,7 +57,7 @@ impl ReceivedOutputs {
             content: content.into(),
             buffers: Vec::new(),
         };
-        let pages = pager_pages(reply).into_iter();
+        let pages = payload_outputs(reply).into_iter();
         let pages =
             pages.map(|page| message("display_data", page.text().into_owned().into_bytes()));
         // IPython reports an unknown magic on stderr, and its reply has no traceback.
