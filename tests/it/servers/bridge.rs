@@ -841,6 +841,14 @@ fn the_connection_of_a_deleted_project_is_ended_and_its_kernel_goes_on() {
     let status = output_of(world.nb().args(["status", "--json"]).current_dir(&project));
     let id = status.ended(0).json()["sessions"][0]["remote"]["kernel_id"].clone();
     let id = id.as_str().expect("an id");
+    output_of(
+        world
+            .nb()
+            .args(["packages", "add", "six"])
+            .current_dir(&project),
+    )
+    .ended(5)
+    .with("it runs on the server gpu");
     let bridge = opened["kernel_pid"].as_u64().expect("the bridge's process");
     let stat = std::fs::read_to_string(format!("/proc/{bridge}/stat")).expect("it runs");
     let supervisor = stat
