@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use nb::notebook::{
-    CellExecution, Document, OutputAccumulator, OutputChange, Widgets, payload_outputs,
+    CellExecution, Document, OutputAccumulator, OutputChange, Widgets, pager_pages,
 };
 
 const TYPES: [&str; 6] = [
@@ -42,7 +42,7 @@ fuzz_target!(|messages: Vec<(u8, &[u8])>| {
                 widgets.take("comm_msg", &content, &[rest]);
             }
             7 => {
-                for page in payload_outputs(&content) {
+                for page in pager_pages(&content) {
                     folded.take("display_data", page.text().as_bytes());
                 }
             }

@@ -301,10 +301,10 @@ fn the_death_of_a_kernel_has_its_cause_as_category() {
 }
 
 #[test]
-fn the_source_that_load_offers_is_shown() {
+fn the_source_that_load_offers_is_not_dropped_without_a_word() {
     let world = world();
     std::fs::write(world.project().join("part.py"), "x = 'loaded'").expect("write it");
     nb(&world, ["run", "%load part.py"])
         .ended(0)
-        .with("[nb] the source that this code offers for a cell:\n# %load part.py\nx = 'loaded'");
+        .with("the code offers a source for a cell (2 lines, \"# %load part.py");
 }

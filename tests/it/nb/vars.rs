@@ -142,8 +142,7 @@ fn a_running_cell_is_looked_into_and_not_disturbed() {
     std::fs::write(world.project().join("go"), "").expect("let it go on");
     let out = run.wait_with_output().expect("it ends").stdout;
     // The cell may still ask questions, as its request allowed.
-    let out = String::from_utf8_lossy(&out);
-    assert_eq!(out.lines().next(), Some("seen [] 1 True"), "{out}");
+    assert_eq!(String::from_utf8_lossy(&out), "seen [] 1 True\n");
     let threads =
         "import threading; sum('subshell' in t.name.lower() for t in threading.enumerate())";
     nb(&world, ["run", threads]).ended(0).with("0");

@@ -226,12 +226,13 @@ fn change(
     answer.manifest = check_manager(&python, &environment, &commands)?;
     let before = list()?;
     let has = |packages: &[Package], name: &str| packages.iter().any(|it| is_same(&it.name, name));
-    if change == PackageChange::Remove && answer.manifest.is_none() {
-        if let Some(missing) = names.iter().find(|name| !has(&before, name)) {
-            let prefix = environment.prefix.display();
-            let text = format!("{missing} is not installed in {prefix}");
-            return Err(Problem::new(ProblemKind::Failed, text));
-        }
+    if change == PackageChange::Remove
+        && answer.manifest.is_none()
+        && let Some(missing) = names.iter().find(|name| !has(&before, name))
+    {
+        let prefix = environment.prefix.display();
+        let text = format!("{missing} is not installed in {prefix}");
+        return Err(Problem::new(ProblemKind::Failed, text));
     }
     (caller.progress)(&format!("runs {commands}"));
     install(&commands).map_err(|error| {

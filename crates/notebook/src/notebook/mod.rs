@@ -41,7 +41,7 @@ pub use merge::{
 pub use outputs::{
     ComparableOutputs, MimeBundle, MimeBytes, MimeData, OmittedOutput, Output, OutputAccumulator,
     OutputChange, OutputKind, OutputsDifference, OutputsSummary, SearchMatch, SearchScope, Widgets,
-    is_media, payload_outputs, size, stale_note,
+    is_media, pager_pages, size, stale_note,
 };
 pub use undo::{
     ExactBytes, OperationUndo, OperationUndoError, RememberedCell, TouchedCell, position_beside,

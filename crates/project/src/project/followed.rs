@@ -87,7 +87,7 @@ mod tests {
             project.try_lock_session("a.ipynb").map(drop),
             project.begin_facts("a.ipynb", Some(1)),
             super::super::names::update::<Vec<u8>>(&project.seen_file("a.ipynb", "me"), |it| {
-                it.push(1)
+                it.push(1);
             })
             .map(drop),
         ];

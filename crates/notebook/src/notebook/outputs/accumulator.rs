@@ -425,26 +425,20 @@ impl AccumulatedOutput {
     }
 }
 
-/// Returns what a reply's payload has to show, each as the content of a `display_data`: pages, which IPython's `?` sends
-/// and JupyterLab shows among the outputs, and the text that `%load` offers as the source of a cell.
-pub fn payload_outputs(reply: &[u8]) -> Vec<Json> {
+/// Returns the pages in a reply's payload, which IPython's `?` sends, each as the content of a
+/// `display_data`: JupyterLab shows them among the outputs.
+pub fn pager_pages(reply: &[u8]) -> Vec<Json> {
     let reply = decoded(reply);
     let reply = reply.as_bytes();
     let payload = value_at(reply, &["payload"]);
-    let outputs = payload.iter().flat_map(Json::items).filter_map(|item| {
-        let data = match &*string(item.bytes(), "source") {
-            "page" => item.get("data")?,
-            "set_next_input" => {
-                let text = string(item.bytes(), "text");
-                let text = format!("[nb] the source that this code offers for a cell:\n{text}");
-                Json::object([("text/plain", &Json::string(&text))])
-            }
-            _ => return None,
-        };
+    let pages = payload.iter().flat_map(Json::items).filter_map(|item| {
+        let data = item
+            .get("data")
+            .filter(|_| string(item.bytes(), "source") == "page")?;
         let metadata = Json::object([]);
         Some(Json::object([("data", &data), ("metadata", &metadata)]))
     });
-    outputs.collect()
+    pages.collect()
 }
 
 /// Returns the output of a stream.
@@ -491,7 +485,7 @@ mod tests {
         folded.take("display_data", b"{\"data\":{\"text/plain\":\"\xe9\"}}");
         folded.take("error", b"{\"ename\":\"\xda\",\"traceback\":[\"\xff\"]}");
         let reply = b"{\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"\xff\"}}]}";
-        for page in payload_outputs(reply) {
+        for page in pager_pages(reply) {
             folded.take("display_data", page.text().as_bytes());
         }
         let outputs = folded.outputs();
@@ -761,22 +755,14 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_offered_sources_are_shown_among_the_outputs() {
+    fn pages_are_shown_among_the_outputs() {
         let reply = br#"{"payload":[{"source":"set_next_input","text":"x"},{"source":"page","data":{"text/plain":"help"},"start":0}]}"#;
-        let pages = payload_outputs(reply);
-        let texts = [
-            "[nb] the source that this code offers for a cell:\\nx",
-            "help",
-        ];
-        assert_eq!(pages.len(), texts.len());
-        for (page, text) in pages.iter().zip(texts) {
-            let is = format!(
-                r#"{{"output_type":"display_data","data":{{"text/plain":"{text}"}},"metadata":{{}}}}"#
-            );
-            assert_eq!(fold(&[("display_data", &page.text())]), [is]);
-        }
+        let pages = pager_pages(reply);
+        assert_eq!(pages.len(), 1);
+        let is = r#"{"output_type":"display_data","data":{"text/plain":"help"},"metadata":{}}"#;
+        assert_eq!(fold(&[("display_data", &pages[0].text())]), [is]);
         for none in ["not json", "{}", r#"{"payload":[{"source":"page"},7]}"#] {
-            assert!(super::payload_outputs(none.as_bytes()).is_empty(), "{none}");
+            assert!(super::pager_pages(none.as_bytes()).is_empty(), "{none}");
         }
     }
 }

@@ -11,7 +11,7 @@ mod stale;
 mod terminal_text;
 mod widgets;
 
-pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, payload_outputs};
+pub use accumulator::{MimeBundle, OutputAccumulator, OutputChange, pager_pages};
 pub use compare::{ComparableOutputs, OutputsDifference};
 pub use limit::OmittedOutput;
 pub use mime::{MimeBytes, MimeData, is_media};
