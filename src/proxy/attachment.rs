@@ -17,11 +17,13 @@ use super::stored_outputs::StoredOutputs;
 use super::target::Target;
 use super::watch::Watch;
 use crate::lifecycle::death::note_death;
+use crate::project::FollowedProject;
 use crate::route::Ending;
 
 /// The session that this process is attached to.
 pub(super) struct Attachment {
-    pub(super) target: Target,
+    project: Arc<FollowedProject>,
+    key: String,
     pub(super) journal: Rc<journal::Log>,
     pub(super) outputs: Rc<StoredOutputs>,
     pub(super) presence: Rc<Presence>,
@@ -64,12 +66,15 @@ impl Attachment {
         changed: &Arc<Notify>,
     ) -> Self {
         let actor = front_end.actor();
+        let Target { project, key } = target;
+        let watch = Watch::begin(project.dir(), changed);
+        let project = Arc::new(FollowedProject::new(project));
         Self {
-            journal: Rc::new(journal::Log::open(&target.project, actor.clone())),
+            journal: Rc::new(journal::Log::open(Arc::clone(&project), actor.clone())),
             outputs: Rc::new(StoredOutputs::new(actor, &front_end.name, rearm)),
             presence: Rc::new(Presence::new(
-                target.project.clone(),
-                target.key.clone(),
+                Arc::clone(&project),
+                key.clone(),
                 front_end.name.clone(),
                 Rc::clone(presence_work),
             )),
@@ -81,8 +86,17 @@ impl Attachment {
             pending: Cell::new(Pending::Nothing),
             failure: RefCell::new(None),
             has_missed_kernel: Cell::new(false),
-            _watch: Watch::begin(target.project.dir(), changed),
-            target,
+            _watch: watch,
+            project,
+            key,
+        }
+    }
+
+    /// Returns the notebook, whose project may have been moved.
+    pub(super) fn target(&self) -> Target {
+        Target {
+            project: self.project.now(),
+            key: self.key.clone(),
         }
     }
 
@@ -118,7 +132,7 @@ impl Attachment {
     /// Reads the state of the kernel; records that it has exited unexpectedly, if that is not recorded yet.
     pub(super) async fn read(&self, permit: &FileWorkPermit<'_>) -> anyhow::Result<Snapshot> {
         let read = async || {
-            let target = self.target.clone();
+            let target = self.target();
             permit.run(move || target.snapshot()).await?
         };
         let mut snapshot = read().await?;
@@ -127,7 +141,7 @@ impl Attachment {
         {
             // The record of the death names the cell in which it happened, from the journal.
             let _ = tokio::time::timeout(LOCK_TIMEOUT, self.journal.written()).await;
-            let project = self.target.project.clone();
+            let project = self.project.now();
             let recorded = permit.run(move || note_death(&project, &owner, session));
             match recorded.await.map_err(Into::into).and_then(|it| Ok(it?)) {
                 Ok(_) => self

@@ -12,7 +12,7 @@ use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use crate::activity::actor::Actor;
 use crate::project::event::{CellEnd, Event, EventKind, ExecutionEnd, ExecutionStart, Journal};
-use crate::project::{FACTS_BYTES, Project};
+use crate::project::{FACTS_BYTES, FollowedProject};
 use crate::route::{ExecutionProgress, Phase};
 
 /// One generation of a session's kernel.
@@ -36,7 +36,7 @@ struct Facts {
 /// Entries are collected, and another thread writes them together: a file lock must not delay a cell's round
 /// trip.
 pub(super) struct Log {
-    project: Project,
+    project: Arc<FollowedProject>,
     by: String,
     journal: Option<Arc<Mutex<Journal>>>,
     /// The kernel's generations, by the bridge's numbers for them.
@@ -70,14 +70,15 @@ const LONG_HELD: Duration = Duration::from_secs(1);
 
 impl Log {
     /// Opens the journal. If it cannot be written, that is logged once, and the proxy works without it.
-    pub(super) fn open(project: &Project, by: String) -> Self {
+    pub(super) fn open(project: Arc<FollowedProject>, by: String) -> Self {
         let journal = project
+            .now()
             .journal()
             .inspect_err(|error| tracing::warn!("the journal cannot be written: {error}"))
             .ok()
             .map(|journal| Arc::new(Mutex::new(journal)));
         Self {
-            project: project.clone(),
+            project,
             by,
             journal,
             generations: RefCell::default(),
@@ -238,10 +239,11 @@ impl Log {
             if entries.is_empty() && facts.is_empty() {
                 return;
             }
-            let project = self.project.clone();
+            let project = Arc::clone(&self.project);
             let journal = Arc::clone(journal);
             self.in_flight.set(entries.len());
             let appended = permit.run(move || {
+                let project = project.now();
                 for it in facts {
                     let KernelGeneration {
                         session,
@@ -251,7 +253,9 @@ impl Log {
                     project.record_facts(session, *generation, &it.msg_id, &it.content);
                 }
                 let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-                let appended = journal.append_within(&entries, LOCK_TIMEOUT);
+                let appended = journal
+                    .follow(&project)
+                    .and_then(|()| journal.append_within(&entries, LOCK_TIMEOUT));
                 let held = matches!(appended, Ok(false)).then(|| journal.held(LOCK_TIMEOUT));
                 (entries, appended, held)
             });
@@ -324,6 +328,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::Project;
 
     #[tokio::test]
     async fn entries_wait_for_a_lock_that_is_held_and_the_oldest_are_dropped() {
@@ -334,7 +339,8 @@ mod tests {
     async fn entries_wait() {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::for_notebook(&temp.path().join("t.ipynb")).unwrap();
-        let log = Rc::new(Log::open(&project, "human".to_owned()));
+        let followed = Arc::new(FollowedProject::new(project.clone()));
+        let log = Rc::new(Log::open(followed, "human".to_owned()));
         log.set_generation(1, "t.ipynb", 1, "t.ipynb");
         let holder = std::fs::File::open(project.journal_file()).unwrap();
         holder.lock().unwrap();

@@ -2,17 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use crate::kernel::process::Process;
-use crate::project::Project;
+use crate::project::FollowedProject;
 use crate::project::counters::Counters;
 use crate::project::joined::JoinedFrontEnd;
 
 /// This proxy's record in `.nb/proxies/`; [`Presence::withdraw`] removes it.
 pub(super) struct Presence {
-    project: Project,
+    project: Arc<FollowedProject>,
     record: RefCell<JoinedFrontEnd>,
     stage: Cell<RecordStage>,
     work: Rc<FileWork>,
@@ -36,7 +37,7 @@ impl Presence {
     /// Prepares the record; [`Presence::update`] writes it. `work` is shared by all records of this process,
     /// because they may be in the same file.
     pub(super) fn new(
-        project: Project,
+        project: Arc<FollowedProject>,
         session: String,
         front_end: String,
         work: Rc<FileWork>,
@@ -94,8 +95,10 @@ impl Presence {
             return;
         }
         self.stage.set(RecordStage::Written);
-        let (project, record) = (self.project.clone(), self.record.borrow().clone());
-        let written = permit.run(move || project.write_joined(&record)).await;
+        let (project, record) = (Arc::clone(&self.project), self.record.borrow().clone());
+        let written = permit
+            .run(move || project.now().write_joined(&record))
+            .await;
         match written.flatten() {
             Ok(()) => self
                 .failures
@@ -115,8 +118,8 @@ impl Presence {
     pub(super) async fn withdraw(&self) {
         self.stage.set(RecordStage::Withdrawn);
         let permit = self.work.acquire().await;
-        let (project, pid) = (self.project.clone(), self.record.borrow().pid);
-        let _ = permit.run(move || project.remove_joined(pid)).await;
+        let (project, pid) = (Arc::clone(&self.project), self.record.borrow().pid);
+        let _ = permit.run(move || project.now().remove_joined(pid)).await;
     }
 }
 

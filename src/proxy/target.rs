@@ -68,7 +68,8 @@ impl LiveKernel {
     /// Returns whether both are the same process with the same sockets.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         // The owner's name may have changed: `nb mv`.
-        self.connection_file == other.connection_file
+        // So may the project's folder have been.
+        self.connection_file.file_name() == other.connection_file.file_name()
             && self.process == other.process
             && self.generation == other.generation
             && self.connection.ports == other.connection.ports

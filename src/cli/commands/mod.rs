@@ -32,6 +32,7 @@ mod mcp;
 mod move_cell;
 mod mv;
 mod open;
+mod packages;
 mod replace;
 mod restart;
 mod restore;
@@ -98,7 +99,7 @@ pub(crate) enum Group {
 use Group::{Kernel, Notebook, Rest, Running};
 
 /// All commands, as the help lists them.
-pub(crate) const COMMANDS: [Entry; 50] = [
+pub(crate) const COMMANDS: [Entry; 51] = [
     Entry::of::<open::Open>("open", Kernel)
         .aliases("create")
         .first(),
@@ -119,6 +120,7 @@ pub(crate) const COMMANDS: [Entry; 50] = [
     Entry::of::<serve::Serve>("serve", Kernel),
     Entry::of::<serve::Unserve>("unserve", Kernel),
     Entry::of::<server::Server>("server", Kernel).words("list"),
+    Entry::of::<packages::Packages>("packages", Kernel),
     Entry::of::<cp::Cp>("cp", Kernel).words("FILE DESTINATION"),
     Entry::of::<cells::Cells>("cells", Notebook)
         .aliases("list ls")

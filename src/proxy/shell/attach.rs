@@ -183,13 +183,13 @@ impl Shell {
         };
         let attachment = self.attachment();
         if let Some(attachment) = &attachment {
-            if attachment.target == target {
+            if attachment.target() == target {
                 return;
             }
             tracing::info!(
                 "the notebook is {}, not {}",
                 target.key,
-                attachment.target.key
+                attachment.target().key
             );
         }
         drop(attachment);

@@ -85,7 +85,10 @@ impl Shell {
         attachment.outputs.set_pages(false);
         attachment.outputs.set_all_away();
         let scope = HandOffScope::Away;
-        let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+        let prompted = attachment
+            .outputs
+            .hand_off(&attachment.target(), scope)
+            .await;
         self.hand_over_prompts(&prompted);
     }
 

@@ -43,7 +43,7 @@ impl Shell {
             && !attachment.is_unreachable.get()
         {
             self.state_reads.record_main_thread_read();
-            self.take_snapshot(&attachment, attachment.target.snapshot());
+            self.take_snapshot(&attachment, attachment.target().snapshot());
         }
     }
 
@@ -65,7 +65,7 @@ impl Shell {
                 self.store_flags(attachment, &snapshot);
                 // A kernel stays usable although its record was removed.
                 if !snapshot.is_recorded && self.is_kernel_alive() {
-                    let key = &attachment.target.key;
+                    let key = attachment.target().key;
                     let text = format!("{key} is not in state.json any more, but its kernel lives");
                     return attachment.read_failures.report("removed", &text);
                 }
@@ -115,11 +115,11 @@ impl Shell {
                     return;
                 }
                 tracing::info!("the kernel is being started; requests wait for it");
-                let ending = messages::replaced(&attachment.target, ended.as_ref());
+                let ending = messages::replaced(&attachment.target(), ended.as_ref());
                 self.change(Kernel::Awaited, &ending);
             }
             KernelState::Died(ended) => {
-                let (target, ended) = (&attachment.target, ended.as_ref());
+                let (target, ended) = (&attachment.target(), ended.as_ref());
                 let failure = attachment.failure.borrow().clone();
                 let kernel = if self.may_start(&attachment) && self.has_person() {
                     Kernel::Died(
@@ -196,7 +196,7 @@ impl Shell {
         if is_another || number != last {
             attachment.outputs.kernel_ended(self.published());
         }
-        let notebook = &attachment.target.key;
+        let notebook = &attachment.target().key;
         attachment
             .journal
             .set_generation(number, &kernel.owner, kernel.generation, notebook);
@@ -208,7 +208,7 @@ impl Shell {
         );
         if is_another || attachment.has_missed_kernel.take() {
             let owner = previous.map(|links| &*links.kernel().owner);
-            let notice = messages::replacement_notice(&attachment.target, &kernel, owner);
+            let notice = messages::replacement_notice(&attachment.target(), &kernel, owner);
             tracing::info!("{notice}");
             self.bridge.borrow_mut().set_notice(notice);
         } else if previous.is_none()
@@ -232,7 +232,7 @@ impl Shell {
             info: kernel.info.clone(),
         };
         let widgets = kernel.widgets.clone();
-        let ending = messages::replaced(&attachment.target, kernel.previous_end.as_ref());
+        let ending = messages::replaced(&attachment.target(), kernel.previous_end.as_ref());
         self.dial(kernel);
         self.route(|bridge, now| {
             // Set first, since a widget probe may be among the held requests.
@@ -250,7 +250,7 @@ impl Shell {
         let (owner, generation) = (kernel.owner.clone(), kernel.generation);
         self.spawn(async move |shell| {
             let permit = shell.state_reads.work.acquire().await;
-            let target = attachment.target.clone();
+            let target = attachment.target();
             let written = permit.run(move || target.remember_widgets(&owner, generation, &version));
             let written: anyhow::Result<()> =
                 written.await.map_err(Into::into).and_then(|it| Ok(it?));

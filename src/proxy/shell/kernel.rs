@@ -95,7 +95,7 @@ impl Shell {
             let process = links.as_ref().and_then(|it| it.kernel().process.as_ref());
             let pid = process.map(|process| process.pid);
             attachment.is_unreachable.set(true);
-            let ending = messages::unreachable(&attachment.target, error, pid);
+            let ending = messages::unreachable(&attachment.target(), error, pid);
             self.adopt(KernelState::None(ending));
         }
     }

@@ -348,7 +348,10 @@ impl Shell {
             Action::HandOver { sessions } => self.spawn(async move |shell| {
                 if let Some(attachment) = shell.attachment() {
                     let scope = HandOffScope::Sessions(&sessions);
-                    let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+                    let prompted = attachment
+                        .outputs
+                        .hand_off(&attachment.target(), scope)
+                        .await;
                     shell.hand_over_prompts(&prompted);
                 }
             }),

@@ -12,7 +12,7 @@ impl Shell {
         if let Some(attachment) = &*self.attachment.borrow() {
             attachment.outputs.take_iopub(message, self.published());
             // Checked at once: during a flood of messages a timer fires late.
-            let due = attachment.outputs.store_soon(&attachment.target);
+            let due = attachment.outputs.store_soon(|| attachment.target());
             self.alarm.wake_by(due);
             if attachment.outputs.is_full()
                 && let Some(links) = &*self.links.borrow()

@@ -35,7 +35,7 @@ impl Shell {
         else {
             return;
         };
-        let Target { project, key } = &attachment.target;
+        let Target { project, key } = &attachment.target();
         if !self.may_restart(project) {
             return;
         }
@@ -123,7 +123,7 @@ impl Shell {
         let Some(attachment) = self.attachment() else {
             return;
         };
-        let target = &attachment.target;
+        let target = &attachment.target();
         let (owner, actor) = (target.owner(), self.launch.front_end.actor());
         let current = generation(&target.project, &owner).map_or(0, |(_, current)| current);
         attachment.pending.set(Pending::Restart(current.max(used)));
@@ -174,7 +174,7 @@ impl Shell {
 
     async fn begin_to_restart(&self) -> anyhow::Result<()> {
         let attachment = self.attachment().context("no kernel was found yet")?;
-        let target = &attachment.target;
+        let target = &attachment.target();
         let owner = target.owner();
         let before = generation(&target.project, &owner);
         let restart = begin_restart(
@@ -213,7 +213,7 @@ impl Shell {
             return;
         }
         if let Some(attachment) = self.attachment() {
-            tracing::info!("{}", messages::not_restarted(&attachment.target));
+            tracing::info!("{}", messages::not_restarted(&attachment.target()));
         }
     }
 
@@ -224,7 +224,7 @@ impl Shell {
         tracing::warn!("{text}");
         if let Some(attachment) = self.attachment() {
             let result = vscode_restart::leave_note(
-                &attachment.target.project,
+                &attachment.target().project,
                 &self.launch.connection_file,
                 &text,
             );
@@ -237,8 +237,10 @@ impl Shell {
     /// Reads the note that the last proxy has left for this one.
     pub(super) fn read_note(&self) {
         if let Some(attachment) = self.attachment()
-            && let Some(text) =
-                vscode_restart::take_note(&attachment.target.project, &self.launch.connection_file)
+            && let Some(text) = vscode_restart::take_note(
+                &attachment.target().project,
+                &self.launch.connection_file,
+            )
         {
             self.bridge.borrow_mut().set_notice(text);
         }

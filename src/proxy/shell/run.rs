@@ -64,11 +64,14 @@ impl Shell {
 
     fn handle_timeout(&self) {
         if let Some(attachment) = self.attachment() {
-            attachment.outputs.store_soon(&attachment.target);
+            attachment.outputs.store_soon(|| attachment.target());
             if self.release_outputs(&attachment, ReleaseReason::Due) {
                 self.spawn(async move |_| {
                     let scope = HandOffScope::Unseen;
-                    attachment.outputs.hand_off(&attachment.target, scope).await;
+                    attachment
+                        .outputs
+                        .hand_off(&attachment.target(), scope)
+                        .await;
                 });
             }
         }
@@ -147,7 +150,10 @@ impl Shell {
         };
         self.release_outputs(&attachment, release);
         let scope = HandOffScope::All;
-        let prompted = attachment.outputs.hand_off(&attachment.target, scope).await;
+        let prompted = attachment
+            .outputs
+            .hand_off(&attachment.target(), scope)
+            .await;
         self.hand_over_prompts(&prompted);
         self.route(|bridge, now| bridge.end_prompts(now));
     }
@@ -167,10 +173,11 @@ impl Shell {
             );
         }
         let deadline = deadline.max(Instant::now() + WRITE_TIME_MIN);
+        let project = attachment.target().project;
         let cleanup = async {
             tokio::join!(
                 attachment.presence.withdraw(),
-                attachment.outputs.remove_unneeded()
+                attachment.outputs.remove_unneeded(&project)
             )
         };
         let _ = tokio::time::timeout_at(deadline.into(), cleanup).await;

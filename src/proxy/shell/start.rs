@@ -46,7 +46,7 @@ impl Shell {
             Ok(Some(kernel)) => self.adopt(kernel),
             Err(error) => {
                 tracing::error!("{error:#}");
-                let ending = messages::not_started(&attachment.target, &error);
+                let ending = messages::not_started(&attachment.target(), &error);
                 self.adopt(KernelState::None(ending));
             }
         }
@@ -62,21 +62,22 @@ impl Shell {
             return Ok(());
         }
         attachment.pending.set(Pending::Start);
+        let target = attachment.target();
         let opened = tokio::select! {
-            opened = self.open(&attachment.target) => opened,
+            opened = self.open(&target) => opened,
             () = self.exit.is_decided() => return Ok(()),
         };
         attachment.pending.set(Pending::Nothing);
         match opened {
             Ok(()) => {}
             Err(error) => {
-                let error = with_hints(error, &attachment.target);
+                let error = with_hints(error, &attachment.target());
                 tracing::error!("{error:#}");
                 return Err(error).with_context(|| {
                     format!(
                         "cannot start a kernel for {}\nTry: {}",
-                        attachment.target.key,
-                        attachment.target.open_command()
+                        attachment.target().key,
+                        attachment.target().open_command()
                     )
                 });
             }
@@ -87,7 +88,7 @@ impl Shell {
 
     /// Reads the state of the kernel; returns `None` if one must be started.
     fn existing_kernel(&self, attachment: &Attachment) -> anyhow::Result<Option<KernelState>> {
-        let target = &attachment.target;
+        let target = &attachment.target();
         let snapshot = target.snapshot()?;
         self.store_flags(attachment, &snapshot);
         let kernel = snapshot.kernel;
@@ -131,7 +132,7 @@ impl Shell {
             shell.refresh().await;
             // This proxy has started no kernel, even if the state says that one is being started.
             if shell.is_awaited() {
-                let ending = messages::died(&attachment.target, None);
+                let ending = messages::died(&attachment.target(), None);
                 shell.adopt(KernelState::None(ending));
             }
         });
@@ -143,11 +144,11 @@ impl Shell {
             return;
         }
         attachment.failure.take();
-        let ending = messages::replaced(&attachment.target, None);
+        let ending = messages::replaced(&attachment.target(), None);
         self.route(|bridge, now| bridge.set_kernel(now, Kernel::Awaited, &ending, []));
         let attachment = Rc::clone(attachment);
         self.spawn(async move |shell| {
-            let opened = shell.open(&attachment.target).await;
+            let opened = shell.open(&attachment.target()).await;
             attachment.pending.set(Pending::Nothing);
             let is_served = shell.serves(&attachment);
             match opened {
@@ -155,8 +156,8 @@ impl Shell {
                 Err(error) => {
                     let may_succeed = may_succeed_later(&error);
                     let ending = messages::not_started(
-                        &attachment.target,
-                        &with_hints(error, &attachment.target),
+                        &attachment.target(),
+                        &with_hints(error, &attachment.target()),
                     );
                     *attachment.failure.borrow_mut() = Some(ending.clone());
                     if is_served {

@@ -36,6 +36,7 @@ use self::series::{OutputLine, Series, SeriesStage, Stored};
 use super::failure_log::FailureLog;
 use super::storage::FileWork;
 use super::target::Target;
+use crate::project::Project;
 use crate::project::jobs::{JobFolder, JobPrompt};
 use crate::project::questions::Question;
 use crate::route::{ClientId, ExecutionProgress, Phase};
@@ -354,7 +355,7 @@ impl StoredOutputs {
 
     /// Starts to write the series that are due, and to remove unneeded files. Returns when it must be called
     /// next.
-    pub(super) fn store_soon(self: &Rc<Self>, target: &Target) -> Option<Instant> {
+    pub(super) fn store_soon(self: &Rc<Self>, target: impl FnOnce() -> Target) -> Option<Instant> {
         let due = self.due();
         if due.is_none_or(|due| due > Instant::now()) {
             return due;
@@ -365,7 +366,7 @@ impl StoredOutputs {
             running.iter_mut().for_each(Series::give_up);
         }
         if !self.is_storing.replace(true) {
-            let (outputs, target) = (Rc::clone(self), target.clone());
+            let (outputs, target) = (Rc::clone(self), target());
             tokio::task::spawn_local(async move { outputs.store(&target).await });
         }
         // The write notifies `rearm` when it is done.
@@ -374,7 +375,7 @@ impl StoredOutputs {
 
     async fn store(&self, target: &Target) {
         let _storing = Storing(self);
-        self.remove_unneeded().await;
+        self.remove_unneeded(&target.project).await;
         let now = Instant::now();
         let numbers: Vec<u64> = {
             let (running, ended) = (self.running.borrow(), self.ended.borrow());
@@ -389,17 +390,18 @@ impl StoredOutputs {
     }
 
     /// Removes unneeded files.
-    pub(super) async fn remove_unneeded(&self) {
+    pub(super) async fn remove_unneeded(&self, project: &Project) {
         let permit = self.work.acquire().await;
         let unneeded = self.unneeded.take();
         if unneeded.is_empty() {
             return;
         }
+        let project = project.clone();
         let removed = permit.run(move || {
             for file in unneeded {
                 match file {
-                    Unneeded::Folder(stored) => stored.folder.remove(),
-                    Unneeded::Question(folder) => folder.forget_question(),
+                    Unneeded::Folder(stored) => project.followed_job(&stored.folder).remove(),
+                    Unneeded::Question(folder) => project.followed_job(&folder).forget_question(),
                 }
             }
         });
@@ -503,7 +505,6 @@ struct Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::project::Project;
 
     const PUBLISHED: Published = Published {
         messages: 7,
@@ -599,7 +600,7 @@ mod tests {
         // Until the folders are removed, no other command must treat them as those of a killed proxy.
         let mut folders = target.project.kept_jobs().into_iter();
         assert!(folders.all(|folder| matches!(folder.try_lock(), Ok(None))));
-        outputs.remove_unneeded().await;
+        outputs.remove_unneeded(&target.project).await;
         assert!(target.project.kept_jobs().is_empty());
     }
 }

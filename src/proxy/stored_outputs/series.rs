@@ -334,7 +334,10 @@ impl Series {
         self.changed = false;
         self.urgent = false;
         let folder = match self.folder.take() {
-            Some(stored) => Ok(stored),
+            Some(mut stored) => {
+                stored.folder = target.project.followed_job(&stored.folder);
+                Ok(stored)
+            }
             None => Err((target.project.clone(), self.job(target, by, front_end))),
         };
         let state = self.state;

@@ -111,12 +111,14 @@ const HOSTILITIES: [Hostility; 8] = [
 ];
 
 /// Every command that ends by itself; those that would start a kernel find none to start.
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 38] = [
     &["status"],
     &["status", "--json"],
     &["status", "--all"],
     &["kernels"],
     &["doctor"],
+    &["packages", "t.ipynb"],
+    &["packages", "t.ipynb", "add", "six"],
     &["cells", "t.ipynb"],
     &["cell", "t.ipynb", "0"],
     &["search", "1", "t.ipynb"],

@@ -21,7 +21,7 @@ fn site_packages() -> PathBuf {
 }
 
 /// Makes a venv environment, with the tests' ipykernel or without any; returns its Python.
-fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
+pub(super) fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
     made::run(
         Command::new(python::interpreter())
             .args(["-m", "venv", "--without-pip"])
@@ -40,7 +40,7 @@ fn venv(prefix: &Path, ipykernel: bool) -> PathBuf {
 }
 
 /// The PATH of a shell with only the system's programs.
-const PATH: &str = "/usr/bin:/bin";
+pub(super) const PATH: &str = "/usr/bin:/bin";
 
 #[test]
 fn what_jupyter_lists_is_what_nb_lists() {
@@ -330,12 +330,7 @@ fn a_python_without_ipykernel_may_be_named_by_a_relative_path() {
 #[test]
 fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
     let world = World::new();
-    let uv = made::once("test-uv", &[UV], |folder| {
-        python::make_environment(folder);
-        made::run(
-            Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", UV]),
-        );
-    });
+    let uv = environment_with_uv();
     let path_with_uv = format!("{}/bin:{PATH}", uv.display());
     let project = world.project().canonicalize().expect("it is there");
     let with_uv = |words: &[&str]| {
@@ -381,6 +376,16 @@ fn without_ipykernel_the_command_is_printed_and_run_on_demand() {
 }
 
 const UV: &str = "uv==0.13.9";
+
+/// Returns an environment with uv.
+pub(super) fn environment_with_uv() -> PathBuf {
+    made::once("test-uv", &[UV], |folder| {
+        python::make_environment(folder);
+        made::run(
+            Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", UV]),
+        );
+    })
+}
 
 #[test]
 fn a_conda_environment_is_started_activated() {

@@ -23,6 +23,7 @@ mod mcp;
 mod moving;
 mod others;
 mod output_and_help;
+mod packages;
 mod peek;
 mod places;
 mod reactive;

@@ -175,6 +175,12 @@ fn front_ends_find_the_kernel_of_a_moved_notebook() {
 }
 
 #[test]
+fn front_ends_go_along_with_a_project_that_is_moved() {
+    let world = World::served();
+    succeed(&mut world.script("project_moved.py", "nb-shared"));
+}
+
+#[test]
 fn a_kernel_goes_on_where_its_project_was_renamed() {
     let world = World::new();
     let folder = world.project().canonicalize().expect("it is there");

@@ -317,3 +317,9 @@ fn settings_come_from_the_file_where_the_environment_says_nothing() {
         .ended(2)
         .with("NB_TURNS");
 }
+
+#[test]
+fn an_agent_that_waits_is_told_that_a_debugger_has_stopped_its_cell() {
+    let world = World::served();
+    succeed(&mut world.script("breakpoint.py", "nb-shared"));
+}

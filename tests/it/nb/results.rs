@@ -299,3 +299,12 @@ fn the_death_of_a_kernel_has_its_cause_as_category() {
     let result = run(&world, "1").json();
     assert_eq!(result["error"]["kind"], "no-kernel", "{result:#}");
 }
+
+#[test]
+fn the_source_that_load_offers_is_not_dropped_without_a_word() {
+    let world = world();
+    std::fs::write(world.project().join("part.py"), "x = 'loaded'").expect("write it");
+    nb(&world, ["run", "%load part.py"])
+        .ended(0)
+        .with("the code offers a source for a cell (2 lines, \"# %load part.py");
+}

@@ -135,6 +135,7 @@ fn a_server_that_wants_a_token_and_gets_none() {
     let (_, out, err) = finish(command.args(["server", "add", "one", &server.url()]));
     assert!(err.contains("the server wants a token"), "{out}{err}");
     assert!(err.contains("--token-file"), "{out}{err}");
+    assert!(err.contains("cannot log in with a password"), "{out}{err}");
 }
 
 #[test]

@@ -825,3 +825,55 @@ fn the_connection_of_a_deleted_notebook_is_ended_and_its_kernel_goes_on() {
         .ended(0)
         .with("7");
 }
+
+#[test]
+fn the_connection_of_a_deleted_project_is_ended_and_its_kernel_goes_on() {
+    let (server, world) = (Server::jupyter(), World::new());
+    server.add_to(&world, "gpu");
+    let [project, other] = ["p", "other"].map(|name| world.project().join(name));
+    for folder in [&project, &other] {
+        std::fs::create_dir(folder).expect("make a folder");
+    }
+    let open = ["open", "t.ipynb", "--server", "gpu", "--json"];
+    let opened = output_of(world.nb().args(open).current_dir(&project));
+    let opened = opened.ended(0).json();
+    output_of(world.nb().args(["run", "left = 7"]).current_dir(&project)).ended(0);
+    let status = output_of(world.nb().args(["status", "--json"]).current_dir(&project));
+    let id = status.ended(0).json()["sessions"][0]["remote"]["kernel_id"].clone();
+    let id = id.as_str().expect("an id");
+    output_of(
+        world
+            .nb()
+            .args(["packages", "add", "six"])
+            .current_dir(&project),
+    )
+    .ended(5)
+    .with("it runs on the server gpu");
+    let bridge = opened["kernel_pid"].as_u64().expect("the bridge's process");
+    let stat = std::fs::read_to_string(format!("/proc/{bridge}/stat")).expect("it runs");
+    let supervisor = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.split(' ').nth(1));
+    let supervisor: u64 = supervisor
+        .and_then(|it| it.parse().ok())
+        .expect("its parent");
+    std::fs::remove_dir_all(&project).expect("delete the project");
+    let gc = |words: &[&str]| output_of(world.nb().args(words).current_dir(&other)).ended(0);
+    for words in [&["gc", "--all", "--dry-run"][..], &["gc", "--all"]] {
+        gc(words)
+            .with("the connection to gpu of")
+            .with("whose project is gone")
+            .with(&format!("--server gpu --kernel-id {id}"));
+    }
+    let runs = |pid| std::path::Path::new(&format!("/proc/{pid}")).exists();
+    until("bridge and supervisor have ended", || {
+        (!runs(bridge) && !runs(supervisor)).then_some(())
+    });
+    let again = ["open", "t.ipynb", "--server", "gpu", "--kernel-id", id];
+    output_of(world.nb().args(again).current_dir(&other)).ended(0);
+    output_of(world.nb().args(["run", "left"]).current_dir(&other))
+        .ended(0)
+        .with("7");
+    output_of(world.nb().args(["shutdown", "--force"]).current_dir(&other)).ended(0);
+}

@@ -40,6 +40,7 @@ mod open;
 mod output_fields;
 mod output_files;
 pub mod outputs;
+mod packages;
 mod plan;
 mod planned;
 pub mod preview;
@@ -122,6 +123,7 @@ pub use self::open::{
     RequestedConfinement, SpecChange, WantedServer, open,
 };
 pub use self::output_fields::{OutputFields, Timing};
+pub use self::packages::{Package, PackageChange, PackagesAnswer, PackagesRequest, packages};
 pub use self::plan::{PlanAnswer, PlannedRow, plan};
 pub use self::planned::{PlannedChange, planned_edit, planned_restore, planned_run, planned_undo};
 pub use self::replace::{ReplaceAnswer, ReplaceRequest, replace};

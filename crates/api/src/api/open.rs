@@ -480,7 +480,9 @@ async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result
     (caller.progress)(&format!("installs ipykernel: {commands}"));
     blocking(caller, move |_| {
         install(&commands).map_err(|error| {
-            Problem::new(ProblemKind::Failed, causes(&error)).hint(error.hint(&commands))
+            Problem::new(ProblemKind::Failed, causes(&error))
+                .more_lines(&error.lines())
+                .hint(error.hint(&commands))
         })
     })
     .await

@@ -56,6 +56,7 @@ fn schemas() -> Vec<(&'static str, String)> {
         ("log-file", schema::<LogFileAnswer>()),
         ("mv", schema::<MoveAnswer>()),
         ("open", schema::<OpenAnswer>()),
+        ("packages", schema::<PackagesAnswer>()),
         ("problem", schema::<Problem>()),
         ("replace", schema::<ReplaceAnswer>()),
         ("reply", schema::<ReplyAnswer>()),

@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod log;
 pub mod meanwhile;
 pub mod open;
+pub mod packages;
 pub mod problem;
 pub mod report;
 pub mod sandbox;

@@ -172,7 +172,7 @@ impl RunObserver for FreshRun {
                 let (kind, content) = (&*message.msg_type, &message.content);
                 outputs.take(self.at.get(), kind, content, &message.buffers);
             }
-            ExecutionEvent::Counted(_) | ExecutionEvent::Prompt(_) => {}
+            ExecutionEvent::Counted(_) | ExecutionEvent::Prompt(_) | ExecutionEvent::Stopped => {}
         }
     }
 

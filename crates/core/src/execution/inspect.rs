@@ -191,7 +191,7 @@ impl Inspector {
                         // No person could answer.
                         ExecutionEvent::Prompt(prompt) => execution.answer_eof(&prompt),
                         ExecutionEvent::Begun => begun.notify_one(),
-                        ExecutionEvent::Counted(_) => {}
+                        ExecutionEvent::Counted(_) | ExecutionEvent::Stopped => {}
                     }
                 }
             };

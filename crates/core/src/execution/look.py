@@ -399,3 +399,23 @@ def look(asked):
             break
         variables.append(describe(it, space[it], limit, False))
     return Text(json.dumps({"variables": variables, "more": len(names) - len(variables)}))
+
+
+def refresh(packages):
+    """Makes imports look for new files. Returns the imported modules that belong to changed packages, or whose file is gone."""
+    import importlib.metadata
+    import os
+
+    importlib.invalidate_caches()
+    file_of = lambda it: object.__getattribute__(it, "__dict__").get("__file__")
+    modules = {
+        name: it for name, it in list(sys.modules.items()) if "." not in name and isinstance(it, types.ModuleType)
+    }
+    stay = {name for name, it in modules.items() if type(file_of(it)) is str and not os.path.exists(file_of(it))}
+    for package in json.loads(packages):
+        try:
+            files = importlib.metadata.files(package) or ()
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        stay.update({file.parts[0].split(".")[0] for file in files} & modules.keys())
+    return Text(json.dumps(sorted(stay)))

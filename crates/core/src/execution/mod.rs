@@ -10,6 +10,7 @@ pub mod flush;
 pub mod fold;
 pub mod follow;
 pub mod fresh_run;
+pub mod imports;
 pub mod inspect;
 mod into_notebook;
 pub mod lost;

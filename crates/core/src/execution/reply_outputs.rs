@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::category;
 use crate::client::{ExecutionEvent, IopubMessage, KernelException};
-use crate::notebook::pager_pages;
+use crate::notebook::{first_line, pager_pages};
 
 /// The kinds of outputs that a cell has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,9 +69,49 @@ impl ReceivedOutputs {
     }
 }
 
+/// How many characters of an offered source are in the note about it.
+const SOURCE_CHARS: usize = 60;
+
+/// Returns a note about the source that a reply offers for a cell, as `%load` does: front ends put it there, and `nb` writes
+/// no cell that nobody asked it to write.
+pub(super) fn offered_source(reply: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Reply {
+        payload: Vec<Payload>,
+    }
+    #[derive(Deserialize)]
+    struct Payload {
+        source: String,
+        #[serde(default)]
+        text: String,
+    }
+    let reply: Reply = serde_json::from_slice(reply).ok()?;
+    let offers = |it: &&Payload| it.source == "set_next_input";
+    let text = &reply.payload.iter().find(offers)?.text;
+    Some(format!(
+        "the code offers a source for a cell ({} lines, {:?}): nb puts it into none; nb edit or nb insert does",
+        text.lines().count(),
+        first_line(text, SOURCE_CHARS)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_that_is_offered_for_a_cell_is_noted() {
+        let reply = br##"{"payload":[{"source":"page","data":{}},{"source":"set_next_input","text":"# %load x.py\nx = 1","replace":true}]}"##;
+        let note = offered_source(reply).expect("a note");
+        assert!(note.contains("(2 lines, \"# %load x.py"), "{note}");
+        for none in [
+            &br#"{"payload":[{"source":"page"}]}"#[..],
+            b"{}",
+            b"no JSON",
+        ] {
+            assert_eq!(offered_source(none), None);
+        }
+    }
 
     #[test]
     fn an_output_that_only_the_reply_has_is_added_once() {

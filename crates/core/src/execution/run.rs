@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::category;
 use super::ending::{Ending, kernel_ending};
 use super::observed;
-use super::reply_outputs::ReceivedOutputs;
+use super::reply_outputs::{self, ReceivedOutputs};
 use crate::client::{
     Client, ClientError, Execute, ExecuteRequest, ExecutionStep, FollowedStep, IopubMessage,
     RequestEnd, SequenceNumbers,
@@ -778,6 +778,8 @@ impl Running<'_> {
         {
             observer.on_event(&ExecutionEvent::Iopub(output));
         }
+        self.notes
+            .extend(reply.and_then(reply_outputs::offered_source));
         if dropped > 0 {
             self.notes
                 .push(format!("{dropped} messages found no room in memory"));

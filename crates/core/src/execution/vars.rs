@@ -16,7 +16,7 @@ use crate::project::{Project, Session};
 
 /// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
 /// subshell.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The variables to list.
 #[derive(Clone, Debug)]

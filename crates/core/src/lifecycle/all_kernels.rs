@@ -27,7 +27,7 @@ pub struct Kernels {
     pub unreadable: Vec<(PathBuf, StateError)>,
 }
 
-/// A running kernel of which no project knows: no client can connect to it any more.
+/// A running kernel, or a bridge to one, of which no project knows: no client can connect to it any more.
 #[derive(Clone, Debug)]
 pub struct UnreachableKernel {
     /// The former folder of its project.

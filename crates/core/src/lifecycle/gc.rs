@@ -5,7 +5,7 @@
 //! [`super::idle`]. A kernel is ended here only if no client has ever used it or can use it again:
 //! one that was never ready, one that was shut down but still runs, and one whose project's folder was
 //! deleted. Where only `.nb` is missing, it may be back soon. The connection to a kernel on a server is
-//! ended with its notebook; that kernel goes on.
+//! ended with its notebook, or with the project's folder; that kernel goes on.
 
 pub(super) mod scratch;
 
@@ -29,6 +29,7 @@ use crate::hint::{Verb, nb};
 use crate::kernel::process::Process;
 use crate::kernel::process::connection::{self, KernelFiles};
 use crate::kernel::variables::ProcessVariables;
+use crate::project::registry::KnownServer;
 use crate::project::{Project, Relation, Status, registry, remove_tree};
 use crate::task;
 use crate::task::causes::with_causes;
@@ -105,9 +106,16 @@ pub async fn clear(projects: &[Project], dry_run: bool) -> CleanupResult {
             continue;
         }
         let notebook = orphan.kernel.notebook.display();
+        let subject = match &orphan.kernel.server {
+            Some(server) => {
+                cleared.notes.push(goes_on(&notebook, server));
+                format!("the connection to {} of", server.name)
+            }
+            None => "the kernel of".to_owned(),
+        };
         cleared.add_process(
             &orphan.process,
-            &format!("the kernel of {notebook}, whose project is gone"),
+            &format!("{subject} {notebook}, whose project is gone"),
         );
         if !dry_run {
             end_group(&orphan.process).await;
@@ -268,12 +276,22 @@ async fn clear_bridge(
         &process,
         &format!("the connection to {server} of {notebook}, which was deleted"),
     );
-    let use_it = nb(Verb::Open).this().option("--server").word(&**server);
-    let use_it = use_it.option("--kernel-id").word(&*remote.kernel_id);
-    cleared.notes.push(format!(
-        "the kernel of {notebook} goes on running on {server}; to use it: {use_it}"
-    ));
+    let known = KnownServer {
+        name: server.clone(),
+        kernel_id: remote.kernel_id.clone(),
+    };
+    cleared.notes.push(goes_on(&notebook, &known));
     Ok(())
+}
+
+/// Returns the note about a kernel on a server whose bridge is ended.
+fn goes_on(
+    notebook: &std::path::Display<'_>,
+    KnownServer { name, kernel_id }: &KnownServer,
+) -> String {
+    let use_it = nb(Verb::Open).this().option("--server").word(&**name);
+    let use_it = use_it.option("--kernel-id").word(&**kernel_id);
+    format!("the kernel of {notebook} goes on running on {name}; to use it: {use_it}")
 }
 
 /// Returns the reason for ending a kernel that runs, according to the status of its session, which

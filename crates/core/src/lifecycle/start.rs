@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::all_kernels::still_runs;
 use super::death;
 use super::liveness::{refusal, sandboxed};
 use super::open_error::OpenError;
@@ -369,8 +370,11 @@ impl<'a> LockedSession<'a> {
             }
         }
         self.record(|session| session.set_process(process.pid, process.start_time, None))?;
-        self.session()?
-            .ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))
+        let session = self
+            .session()?
+            .ok_or_else(|| OpenError::Internal("the session's record has vanished".to_owned()))?;
+        self.project.remember(self.key, &session, still_runs);
+        Ok(session)
     }
 
     async fn launch(

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::content::{IopubMessage, KernelException, OutputMessage, Prompt, Reply};
-use crate::wire::{Channel, FACTS, Verified};
+use crate::wire::{Channel, FACTS, Header, Verified};
 
 /// The time without outputs after the reply, after which idle counts as lost.
 pub const IDLE_OVERDUE: Duration = Duration::from_secs(5);
@@ -41,6 +41,8 @@ pub enum ExecutionEvent {
     Iopub(IopubMessage),
     /// The code prompts for input and waits for it.
     Prompt(Prompt),
+    /// Some client's debugger has stopped the kernel, at a breakpoint or after a step.
+    Stopped,
 }
 
 impl ExecutionEvent {
@@ -48,7 +50,7 @@ impl ExecutionEvent {
     pub fn output(&self) -> Option<OutputMessage> {
         match self {
             Self::Iopub(output) => output.output(),
-            Self::Begun | Self::Counted(_) | Self::Prompt(_) => None,
+            Self::Begun | Self::Counted(_) | Self::Prompt(_) | Self::Stopped => None,
         }
     }
 }
@@ -162,7 +164,7 @@ impl ExecutionState {
         }
         match message.parent() {
             Ok(parent) if parent.msg_id == self.msg_id => {}
-            _ => return,
+            _ => return self.on_debug_event(channel, message),
         }
         let Ok(header) = message.header() else {
             self.unreadable += 1;
@@ -285,6 +287,24 @@ impl ExecutionState {
                     buffers: message.buffers().to_vec(),
                 }));
             }
+        }
+    }
+
+    /// Takes an event of a debugger, which concerns whatever the kernel runs. Its parent is a request of the debugger's.
+    fn on_debug_event(&mut self, channel: Channel, message: &Verified) {
+        #[derive(Deserialize)]
+        struct DebugEvent {
+            event: String,
+        }
+        let is_one = |header: Header<'_>| header.msg_type == "debug_event";
+        if channel == Channel::Iopub
+            && self.begun.is_some()
+            && matches!(self.phase, Phase::Waiting)
+            && message.header().is_ok_and(is_one)
+            && let Some(DebugEvent { event }) = self.read(message)
+            && event == "stopped"
+        {
+            self.events.push_back(ExecutionEvent::Stopped);
         }
     }
 
@@ -511,6 +531,21 @@ mod tests {
         assert_eq!(outcome.duration, Duration::from_millis(4));
         assert_eq!(outcome.ran_for, Some(Duration::from_millis(3)));
         assert_eq!(world.print("after the end\n"), []);
+    }
+
+    #[test]
+    fn another_clients_debugger_that_stops_the_running_code_is_reported() {
+        let mut world = World::new();
+        let stopped = json!({ "type": "event", "event": "stopped", "body": {} });
+        let says = |world: &mut World, event: &Value| {
+            world.says_to("debugger", Channel::Iopub, "debug_event", event)
+        };
+        assert_eq!(says(&mut world, &stopped), [], "other code runs");
+        world.status("busy");
+        assert_eq!(says(&mut world, &json!({ "event": "continued" })), []);
+        assert_eq!(says(&mut world, &stopped), [ExecutionEvent::Stopped]);
+        world.status("idle");
+        assert_eq!(says(&mut world, &stopped), []);
     }
 
     #[test]

@@ -119,10 +119,21 @@ pub fn list(folder: &Path) -> io::Result<std::fs::ReadDir> {
 
 /// Makes a private folder, and its parent folders if they are missing.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
-    make_folder_as(folder, Mode::RWXU)
+    make_folder_as(folder, Mode::RWXU, None)
 }
 
-fn make_folder_as(folder: &Path, mode: Mode) -> io::Result<()> {
+/// Makes a private folder, and the missing ones between it and `top`, which must exist: a project that was moved is not
+/// made anew under its old name.
+pub fn make_folder_in(top: &Path, folder: &Path) -> io::Result<()> {
+    make_folder_as(folder, Mode::RWXU, Some(top))
+}
+
+/// Like [`make_folder_in`], in the folder above, which must exist.
+pub fn make_subfolder(folder: &Path) -> io::Result<()> {
+    make_folder_as(folder, Mode::RWXU, folder.parent())
+}
+
+fn make_folder_as(folder: &Path, mode: Mode, top: Option<&Path>) -> io::Result<()> {
     if is_folder(folder) {
         return Ok(());
     }
@@ -131,6 +142,10 @@ fn make_folder_as(folder: &Path, mode: Mode) -> io::Result<()> {
     while let Err(error) = std::fs::symlink_metadata(at) {
         if error.kind() != io::ErrorKind::NotFound {
             return Err(error);
+        }
+        if top == Some(at) {
+            let text = format!("{} was moved or removed", at.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
         missing.push(at);
         at = at.parent().ok_or(error)?;
@@ -200,7 +215,7 @@ pub fn replace_as(path: &Path, content: &[u8], durability: Durability) -> io::Re
 /// folders that are missing, have those that the umask leaves.
 pub fn replace_users(path: &Path, content: &[u8]) -> io::Result<()> {
     let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
-    make_folder_as(path.parent().unwrap_or(path), all)?;
+    make_folder_as(path.parent().unwrap_or(path), all, None)?;
     replace_with(path, content, Durability::Synced, Permissions::Users)
 }
 
@@ -281,7 +296,7 @@ fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     // With O_PATH the folder needs no read permission.
     #[cfg(target_os = "linux")]
     let flags = OFlags::PATH | OFlags::DIRECTORY;

@@ -64,7 +64,7 @@ impl Project {
             }
         }
         if let Some(generation) = generation {
-            beneath::make_folder(&folder)?;
+            beneath::make_subfolder(&folder)?;
             beneath::create(&self.facts_file(key, generation))?;
         }
         Ok(())

@@ -418,8 +418,7 @@ impl Project {
 
     /// Takes the lock for starting, restarting or ending a session's kernel, if it is free.
     pub fn try_lock_session(&self, key: &str) -> io::Result<Option<Lock>> {
-        let folder = self.dir.join("locks");
-        beneath::make_folder(&folder)?;
+        let folder = self.make_folder("locks")?;
         Lock::attempt(&folder.join(format!("{}.lock", short_name(key))))
     }
 
@@ -429,10 +428,10 @@ impl Project {
         Lock::attempt(&self.make_folder("locks")?.join(name))
     }
 
-    /// Makes a private folder inside the project's folder and returns its path.
+    /// Makes a private folder inside the project's folder, which must exist, and returns its path.
     pub fn make_folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.dir.join(name);
-        beneath::make_folder(&folder)?;
+        beneath::make_folder_in(&self.dir, &folder)?;
         Ok(folder)
     }
 }

@@ -414,6 +414,17 @@ impl Project {
         Ok(JobFolder { dir })
     }
 
+    /// Returns a job's folder in this project, which may have been moved since the folder was made.
+    pub fn followed_job(&self, folder: &JobFolder) -> JobFolder {
+        let parent = folder.dir.parent().and_then(Path::file_name);
+        JobFolder {
+            dir: self
+                .dir()
+                .join(parent.unwrap_or_default())
+                .join(folder.id()),
+        }
+    }
+
     /// Returns the folders in which proxies store outputs of front ends.
     pub fn kept_jobs(&self) -> Vec<JobFolder> {
         self.job_folders(KEPT)

@@ -49,7 +49,7 @@ where
     T: Clone + Default + PartialEq + Serialize + DeserializeOwned,
 {
     let folder = file.parent().unwrap_or(file);
-    beneath::make_folder(folder)?;
+    beneath::make_subfolder(folder)?;
     let lock = Lock::within(&folder.join("lock"), TIMEOUT)?;
     let _lock = lock.ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
     let before: Option<T> = beneath::read_json(file, beneath::SMALL);

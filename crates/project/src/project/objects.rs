@@ -137,7 +137,9 @@ impl Objects {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         match beneath::replace_unsynced(path, bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_folder_of(path)?;
+                let [project, folder] = [self.folder.parent(), path.parent()];
+                let here = Path::new(".");
+                beneath::make_folder_in(project.unwrap_or(here), folder.unwrap_or(here))?;
                 beneath::replace_unsynced(path, bytes)?;
             }
             written => written?,
@@ -183,10 +185,6 @@ impl Objects {
             size -= its;
         }
     }
-}
-
-fn make_folder_of(path: &Path) -> io::Result<()> {
-    beneath::make_folder(path.parent().unwrap_or(Path::new(".")))
 }
 
 impl Lists {

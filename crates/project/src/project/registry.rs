@@ -34,7 +34,7 @@ pub struct KnownProject {
     pub other: Map<String, Value>,
 }
 
-/// A kernel that `nb` started, as it was when it was ready.
+/// A kernel that `nb` started, or the bridge to one, as it was when it was ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownKernel {
     /// Its notebook.
@@ -45,12 +45,24 @@ pub struct KnownKernel {
     pub start_time: u64,
     /// The boot of the machine that `start_time` belongs to.
     pub boot_id: String,
+    /// The server on which the kernel runs: then the process is the bridge to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<KnownServer>,
     /// When it was ready.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
     /// Fields of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// A server of the user's, and a kernel on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownServer {
+    /// The name by which the user knows the server.
+    pub name: String,
+    /// The kernel's id there.
+    pub kernel_id: String,
 }
 
 impl KnownProject {
@@ -105,14 +117,16 @@ impl Project {
             kernels: BTreeMap::new(),
             other: Map::new(),
         });
-        if let Some(local) = session.as_local()
-            && let Some(process) = local.process
-        {
+        if let (Some(process), Some(host)) = (session.process(), session.host()) {
             let kernel = KnownKernel {
                 notebook: self.notebook(key),
                 pid: process.pid,
                 start_time: process.start_time,
-                boot_id: local.host.boot_id.clone(),
+                boot_id: host.boot_id.clone(),
+                server: session.as_remote().map(|remote| KnownServer {
+                    name: remote.server.clone(),
+                    kernel_id: remote.kernel_id.clone(),
+                }),
                 started_at: session.started_at,
                 other: Map::new(),
             };

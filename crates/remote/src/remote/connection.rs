@@ -26,6 +26,10 @@ const CHECKS_AFTER_SHUTDOWN: u32 = 10;
 /// How often to check whether a server that refused connections accepts them again.
 const LISTEN_POLL: Duration = Duration::from_secs(2);
 
+/// After how many frames in a row that are no messages the connection is made anew: what speaks there is no kernel's server,
+/// or a proxy on the way changes what it says.
+const UNREADABLE_MAX: u32 = 3;
+
 /// How long to read what has arrived on a connection on which nothing can be sent.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -102,13 +106,15 @@ pub(super) async fn keep_open(
         bridge.take_new_record().await;
         let error = match connect(bridge, session).await {
             Ok(Some((sender, receiver))) => {
-                backoff.reset();
                 was_connected = true;
                 reporter.change(ConnectionState::Connected, None);
-                let reason = serve(bridge, sender, receiver, reporter).await;
+                let Lost { reason, unreadable } = serve(bridge, sender, receiver, reporter).await;
                 bridge.disconnected();
                 reporter.change(ConnectionState::Reconnecting, Some(reason));
                 // A connection that was just lost is usually there again at once.
+                if !unreadable {
+                    backoff.reset();
+                }
                 continue_after(bridge, backoff.next(random()), false).await;
                 continue;
             }
@@ -183,13 +189,29 @@ async fn connect(
         .map(Some)
 }
 
+/// How the loss of a connection was noticed.
+struct Lost {
+    reason: String,
+    /// Whether the last frames were no messages.
+    unreadable: bool,
+}
+
+impl From<String> for Lost {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            unreadable: false,
+        }
+    }
+}
+
 /// Passes messages until the connection is lost; returns how that was noticed.
 async fn serve(
     bridge: &Rc<Bridge>,
     mut sender: KernelSender,
     mut receiver: KernelReceiver,
     reporter: &mut Reporter,
-) -> String {
+) -> Lost {
     let (outgoing, mut queue) = mpsc::unbounded_channel();
     bridge.connected(outgoing);
     // When the server was last pinged, until it answers.
@@ -229,19 +251,19 @@ async fn serve(
         }
     };
     let reader = async {
+        let (mut dropped, mut unreadable) = (0_u64, 0);
         loop {
             let longest_silence = bridge.ping_interval * 2;
             let received = match tokio::time::timeout(longest_silence, receiver.next()).await {
                 Ok(received) => received,
                 Err(_) => {
-                    return format!(
-                        "the server said nothing for {} s",
-                        longest_silence.as_secs()
-                    );
+                    let silence = longest_silence.as_secs();
+                    return format!("the server said nothing for {silence} s").into();
                 }
             };
             match received {
                 Received::Message(channel, message) => {
+                    unreadable = 0;
                     bridge.kernel_message(channel, message);
                     arrival.notify_one();
                 }
@@ -250,11 +272,27 @@ async fn serve(
                         reporter.latency(at.elapsed());
                     }
                 }
-                Received::Malformed(reason) => log(&format!("dropped a frame: {reason}")),
-                Received::Closed(reason) => return reason,
+                Received::Malformed(reason) => {
+                    (dropped, unreadable) = (dropped + 1, unreadable + 1);
+                    // A server that sends many does not fill the log.
+                    if dropped.is_power_of_two() {
+                        log(&format!(
+                            "dropped frame {dropped} that is no message: {reason}"
+                        ));
+                    }
+                    if unreadable == UNREADABLE_MAX {
+                        return Lost {
+                            reason: format!(
+                                "{unreadable} frames in a row were no messages ({reason})"
+                            ),
+                            unreadable: true,
+                        };
+                    }
+                }
+                Received::Closed(reason) => return reason.into(),
                 Received::TooLong => {
                     bridge.message_was_too_long();
-                    return "a message was too long for the server".to_owned();
+                    return "a message was too long for the server".to_owned().into();
                 }
             }
         }
@@ -262,16 +300,16 @@ async fn serve(
     tokio::pin!(reader);
     let reason = tokio::select! {
         reason = writer => reason,
-        reason = &mut reader => return reason,
-        reason = bridge.kernel_ended() => return reason,
+        lost = &mut reader => return lost,
+        reason = bridge.kernel_ended() => return reason.into(),
         () = kernel_is_gone(bridge) => {
             bridge.end(gone_reason(bridge));
-            return "the kernel is gone".to_owned();
+            return "the kernel is gone".to_owned().into();
         }
     };
     // Messages that have arrived are read although nothing can be sent.
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, reader).await;
-    reason
+    reason.into()
 }
 
 /// How many pongs may be sent now.

@@ -110,7 +110,7 @@ pub enum ServerErrorKind {
     ProxyPassword,
     /// The server sends a login page.
     #[error(
-        "the server answers {path} with a login page instead of JSON; give it a token (--token-file, --token-command, --header), and check that the URL is the server's and not a portal's"
+        "the server answers {path} with a login page instead of JSON; give it a token (--token-file, --token-command, --header), since nb cannot log in with a password, and check that the URL is the server's and not a portal's"
     )]
     LoginPage {
         /// The path that was asked.
@@ -367,7 +367,7 @@ fn unauthorized_text(status: u16, message: &str, has_sent_one: bool) -> String {
             "the server refuses the token ({status}){message}; give it a valid one with nb server add --replace"
         ),
         false => format!(
-            "the server wants a token, and has none ({status}){message}; give it one with nb server add --token-file or --token-command, and --replace if the server is added already"
+            "the server wants a token, and has none ({status}){message}; give it one with nb server add --token-file or --token-command, and --replace if the server is added already; nb cannot log in with a password, so that a server with a password only needs a token too (IdentityProvider.token)"
         ),
     }
 }

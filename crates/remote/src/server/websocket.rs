@@ -307,8 +307,13 @@ fn decode_json(text: &Bytes, buffers: Vec<Bytes>) -> Result<(Channel, Vec<Bytes>
     Ok((channel, frames))
 }
 
+/// How many characters of a reason are kept.
+const REASON_CHARS: usize = 200;
+
 fn not_json(error: &dyn std::fmt::Display) -> FramingError {
-    FramingError::NotJson(error.to_string())
+    // The text may quote the server.
+    let text = error.to_string().replace(char::is_control, " ");
+    FramingError::NotJson(text.chars().take(REASON_CHARS).collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::api::problem::{Problem, ProblemKind};
+use crate::api::{PackageChange, PackagesRequest};
 use crate::notebook::{CellSelector, CellType};
 
 /// Arguments that name a notebook.
@@ -70,7 +72,7 @@ pub(super) struct OpenNotebook {
 pub(super) struct GetNotebookState {
     #[serde(alias = "path", alias = "notebook_path", alias = "file_path")]
     pub(super) notebook: PathBuf,
-    /// A notebook revision
+    /// List only what changed since this revision
     pub(super) since: Option<String>,
     /// From this index on
     #[serde(alias = "start")]
@@ -293,6 +295,29 @@ pub(super) struct Kernel {
     /// Even if that ends others' work
     #[serde(default)]
     pub(super) force: bool,
+    #[serde(default)]
+    pub(super) add: Vec<String>,
+    #[serde(default)]
+    pub(super) remove: Vec<String>,
+}
+
+impl Kernel {
+    /// Returns the change of packages.
+    pub(super) fn packages(&self) -> Result<PackagesRequest, Problem> {
+        let (change, names) = match (self.add.is_empty(), self.remove.is_empty()) {
+            (true, true) => (None, &self.add),
+            (false, true) => (Some(PackageChange::Add), &self.add),
+            (true, false) => (Some(PackageChange::Remove), &self.remove),
+            (false, false) => {
+                let text = "one call adds packages or removes some";
+                return Err(Problem::new(ProblemKind::Usage, text));
+            }
+        };
+        Ok(PackagesRequest {
+            change,
+            names: names.clone(),
+        })
+    }
 }
 
 // What is done to a kernel.
@@ -304,6 +329,7 @@ pub(super) enum KernelAction {
     Interrupt,
     Restart,
     Shutdown,
+    Packages,
 }
 
 /// `variables`

@@ -557,6 +557,12 @@ async fn kernel(request: Request<'_, Kernel>) -> Result<ToolAnswer, Problem> {
             .await?;
             Ok(ToolAnswer::of(caller, &answer, rows([text::kernel::shut_down(&answer)])).await)
         }
+        KernelAction::Packages => {
+            let answer = api::packages(caller, request.arguments.packages()?).await?;
+            let mut lines = text::packages::lines(&answer);
+            lines.extend(answer.notes.iter().cloned());
+            Ok(ToolAnswer::of(caller, &answer, rows(lines)).await)
+        }
     }
 }
 

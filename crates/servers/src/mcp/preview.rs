@@ -228,6 +228,18 @@ fn kernel(arguments: &Kernel) -> CallPreview {
         },
         KernelAction::Restart => "restart the kernel, which loses its variables".to_owned(),
         KernelAction::Shutdown => "end the kernel, which loses its variables".to_owned(),
+        KernelAction::Packages if arguments.add.is_empty() && arguments.remove.is_empty() => {
+            return CallPreview::reads();
+        }
+        KernelAction::Packages => {
+            let [add, remove] = [&arguments.add, &arguments.remove].map(|names| names.join(" "));
+            let label = match add.is_empty() {
+                true => "remove packages of the kernel's environment",
+                false => "add packages to the kernel's environment, which runs their code",
+            };
+            let part = PreviewPart::new(label, &format!("{add}{remove}"), false);
+            return CallPreview::new("execute", label, vec![part]);
+        }
     };
     let title = match arguments.force {
         true => format!("{title}, even if that ends others' work"),

@@ -66,7 +66,7 @@ const TOOLS: [Entry; 14] = [
         name: "notebooks",
         aliases: "list_notebooks",
         effect: Effect::Reads,
-        description: "List the notebooks below the root, and which have a running kernel.",
+        description: "List the notebooks below the root, and their kernels.",
         schema: schema::<arguments::Notebooks>,
     },
     Entry {
@@ -74,8 +74,8 @@ const TOOLS: [Entry; 14] = [
         name: "open_notebook",
         aliases: "use_notebook connect_notebook start_kernel create_notebook",
         effect: Effect::Adds,
-        description: "Open a notebook: create it if there is none, and start its kernel if none runs. \
-                      People at VS Code or JupyterLab share that kernel.",
+        description: "Open a notebook: create it if there is none, start its kernel if none runs. \
+                      People in VS Code or JupyterLab share it.",
         schema: schema::<arguments::OpenNotebook>,
     },
     Entry {
@@ -84,7 +84,7 @@ const TOOLS: [Entry; 14] = [
         aliases: "list_cells read_notebook get_notebook",
         effect: Effect::Reads,
         description: "List the cells, one line each: index, id, type, state, first line, outputs in \
-                      short. `since` lists only what has changed.",
+                      short.",
         schema: schema::<arguments::GetNotebookState>,
     },
     Entry {
@@ -101,7 +101,7 @@ const TOOLS: [Entry; 14] = [
         aliases: "insert_cell add_cell append_cell insert_execute_code_cell append_execute_code_cell add_code_cell \
                   add_markdown_cell insert_markdown_cell append_markdown_cell",
         effect: Effect::Adds,
-        description: "Add a cell, at the end unless a place is given.",
+        description: "Add a cell, by default at the end.",
         schema: schema::<arguments::CreateCell>,
     },
     Entry {
@@ -110,7 +110,7 @@ const TOOLS: [Entry; 14] = [
         aliases: "edit_cell overwrite_cell_source modify_cell set_cell edit_cell_source",
         effect: Effect::Changes,
         description: "Change a cell's text or type. Others' changes of other lines are kept. If others changed the \
-                      same lines since you read it, error 409 shows their change; nothing is written.",
+                      same lines, error 409 shows that; nothing is written.",
         schema: schema::<arguments::UpdateCell>,
     },
     Entry {
@@ -126,7 +126,7 @@ const TOOLS: [Entry; 14] = [
         name: "apply_edits",
         aliases: "batch_edit",
         effect: Effect::Changes,
-        description: "Apply several edits in one step: all or none.",
+        description: "Apply several edits: all or none.",
         schema: schema::<arguments::ApplyEdits>,
     },
     Entry {
@@ -159,8 +159,8 @@ const TOOLS: [Entry; 14] = [
         name: "kernel",
         aliases: "manage_kernel restart_notebook",
         effect: Effect::Mixed,
-        description: "Look at the kernel, interrupt what it runs, restart it (variables are lost) \
-                      or shut it down.",
+        description: "Look at the kernel, interrupt it, restart it (variables are lost), \
+                      shut it down, list, add or remove packages.",
         schema: schema::<arguments::Kernel>,
     },
     Entry {
@@ -168,7 +168,7 @@ const TOOLS: [Entry; 14] = [
         name: "variables",
         aliases: "list_variables inspect_variable",
         effect: Effect::Reads,
-        description: "List the kernel's variables, or one in detail: type, shape, size, value. Runs no code.",
+        description: "List the kernel's variables, or one in detail. Runs no code.",
         schema: schema::<arguments::Variables>,
     },
     Entry {
@@ -176,9 +176,8 @@ const TOOLS: [Entry; 14] = [
         name: "history",
         aliases: "undo notebook_history",
         effect: Effect::Mixed,
-        description: "log: who did what. versions: of a cell. diff: what differs from what you saw last, or \
-                      from a revision. undo: take your last edit back. restore: a version of a cell, or a \
-                      deleted cell.",
+        description: "log: who did what. versions: of a cell. diff: what changed since you saw it, or since a \
+                      revision. undo: take your last edit back. restore: a version of a cell, or a deleted cell.",
         schema: schema::<arguments::History>,
     },
 ];
@@ -305,7 +304,7 @@ fn without_changes(schema: &mut JsonObject) {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else {
         return;
     };
-    for name in ["run_id", "op", "force"] {
+    for name in ["run_id", "op", "force", "add", "remove"] {
         properties.remove(name);
     }
     let actions = properties.get_mut("action");

@@ -1,4 +1,4 @@
-//! Installs ipykernel into a Python, with the program that manages its environment.
+//! Installs packages into a Python and removes them, with the program that manages its environment.
 
 use std::io;
 use std::path::Path;
@@ -8,28 +8,29 @@ use crate::kernel::environment::install::InstallCommands;
 use crate::kernel::environment::trust::{self, Untrusted};
 use crate::kernel::variables::ProcessVariables;
 
-/// Why ipykernel was not installed.
+/// Why the packages were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The program does not exist.
-    #[error("cannot install ipykernel: {program} cannot be started")]
+    #[error("cannot {purpose}: {program} cannot be started")]
     Program {
+        /// What it was to do: `install ipykernel`.
+        purpose: String,
         /// The program.
         program: String,
         /// The system's error.
         source: io::Error,
     },
     /// A sandboxed kernel may have changed files that the installation would run.
-    #[error("ipykernel is not installed: {0}")]
+    #[error("no package is changed: {0}")]
     Untrusted(#[from] Untrusted),
     /// The program failed.
-    #[error(
-        "cannot install ipykernel: {install} ended with {status}{}",
-        after(output)
-    )]
+    #[error("cannot {purpose}: {}", main_line(output).unwrap_or_else(|| format!("{install} ended with {status}")))]
     Ended {
         /// The commands.
         install: String,
+        /// What it was to do.
+        purpose: String,
         /// How it ended.
         status: ExitStatus,
         /// What the program printed.
@@ -45,12 +46,31 @@ pub enum InstallError {
     },
 }
 
-/// Returns a program's output as lines below a message.
-fn after(output: &str) -> String {
-    match output.trim_end() {
-        "" => String::new(),
-        output => format!(":\n{output}"),
-    }
+/// How many characters of an installer's line are in a message.
+const LINE_CHARS: usize = 300;
+
+/// How many of an installer's last lines are told.
+const LINES_MAX: usize = 100;
+
+/// Returns the line of an installer's output that says best why it failed: its error, or its last line.
+fn main_line(output: &str) -> Option<String> {
+    let lines = || {
+        output
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let is_error = |line: &&str| {
+        let starts = ["ERROR:", "error:", "cause:", "×", "╰─▶"];
+        starts.iter().any(|start| line.starts_with(start))
+    };
+    let line = lines().rfind(is_error).or_else(|| lines().next_back())?;
+    let line = line.trim_start_matches(['×', '╰', '─', '▶', ' ']);
+    let line = ["ERROR: ", "error: ", "cause: "]
+        .iter()
+        .find_map(|prefix| line.strip_prefix(prefix))
+        .unwrap_or(line);
+    Some(line.chars().take(LINE_CHARS).collect())
 }
 
 impl InstallError {
@@ -66,6 +86,7 @@ impl InstallError {
         };
         if !output.lines().any(is_meant) {
             return Self::Ended {
+                purpose: commands.purpose.clone(),
                 install: commands.to_string(),
                 status,
                 output,
@@ -78,6 +99,15 @@ impl InstallError {
         Self::NoVenv {
             package: named.unwrap_or("python3-venv").to_owned(),
         }
+    }
+
+    /// Returns what the program printed, its last lines.
+    pub fn lines(&self) -> Vec<String> {
+        let Self::Ended { output, .. } = self else {
+            return Vec::new();
+        };
+        let lines: Vec<_> = output.trim_end().lines().map(str::to_owned).collect();
+        lines[lines.len().saturating_sub(LINES_MAX)..].to_vec()
     }
 
     /// Returns what to do.
@@ -109,6 +139,7 @@ pub fn install(commands: &InstallCommands) -> Result<(), InstallError> {
     let result = commands.commands.iter().try_for_each(|command| {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let cannot = |source| InstallError::Program {
+            purpose: commands.purpose.clone(),
             program: program.clone(),
             source,
         };
@@ -119,6 +150,8 @@ pub fn install(commands: &InstallCommands) -> Result<(), InstallError> {
         let missing = || cannot(io::Error::from(io::ErrorKind::NotFound));
         let ended = Command::new(program_path.ok_or_else(missing)?)
             .args(arguments)
+            // Python imports modules from its working directory before installed ones.
+            .current_dir("/")
             .stdin(Stdio::null())
             .output()
             .map_err(cannot)?;
@@ -160,6 +193,7 @@ mod tests {
             folder.to_str().unwrap(),
         ];
         let commands = InstallCommands {
+            purpose: "install ipykernel".to_owned(),
             commands: vec![words.map(str::to_owned).to_vec()],
             python: folder.join("bin/python"),
         };
@@ -193,7 +227,33 @@ mod tests {
     #[test]
     fn what_a_program_printed_is_told_when_it_fails() {
         let (error, is_left) = install_with("mkdir \"$3\"; echo no network >&2; exit 3");
-        assert!(error.to_string().ends_with(":\nno network"), "{error}");
+        assert_eq!(error.to_string(), "cannot install ipykernel: no network");
         assert!(!is_left);
+    }
+
+    #[test]
+    fn the_message_has_the_installers_error_and_the_lines_have_all() {
+        for (script, message) in [
+            (
+                "echo Collecting nosuch; echo 'ERROR: Could not find it'; echo 'ERROR: No matching distribution found for nosuch'; echo; echo 'notice: update pip'; exit 1",
+                "No matching distribution found for nosuch",
+            ),
+            (
+                "printf '  × No solution found:\\n  ╰─▶ Because nosuch was not found\\n      there is none.\\n' >&2; exit 1",
+                "Because nosuch was not found",
+            ),
+            (
+                "printf 'error: Failed to add\\n  cause: Because nosuch was not found\\n\\nhint: x\\n'; exit 2",
+                "Because nosuch was not found",
+            ),
+            ("exit 4", ".venv ended with exit status: 4"),
+        ] {
+            let (error, _) = install_with(script);
+            assert!(error.to_string().ends_with(message), "{error}");
+            let InstallError::Ended { output, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(error.lines(), output.trim_end().lines().collect::<Vec<_>>());
+        }
     }
 }

@@ -298,12 +298,17 @@ impl Clients {
 
     // ---- messages for the kernel
 
-    /// Returns whether a message of this client can be sent at once, since none waits before it; `None` for
-    /// an unknown client.
-    pub(super) fn can_send(&mut self, id: &ClientId, channel: Channel) -> Option<bool> {
+    /// Returns whether a message of this client can be sent at once, since none waits before it, or since it need not
+    /// stay behind one that does; `None` for an unknown client.
+    pub(super) fn can_send(
+        &mut self,
+        id: &ClientId,
+        channel: Channel,
+        may_overtake: bool,
+    ) -> Option<bool> {
         let client = self.by_id.get_mut(id)?;
         let linked = client.is_linked(channel);
-        Some(linked && client.channel_mut(channel)?.held.is_empty())
+        Some(linked && (may_overtake || client.channel_mut(channel)?.held.is_empty()))
     }
 
     /// Stores a message for the kernel; the connections of a client with too many waiting bytes are no longer

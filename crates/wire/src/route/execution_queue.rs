@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use super::ClientId;
-use super::request::{Key, Requests, Role};
+use super::request::{Key, Request, Requests};
 use crate::wire::Header;
 
 /// What runs on the kernel's shell, and which cells wait for it.
@@ -119,7 +119,9 @@ impl ExecutionQueue {
         };
         self.is_enabled
             && is_of_another_client
-            && key.is_some_and(|key| requests.role(key) == Some(Role::Cell))
+            && key
+                .and_then(|key| requests.get(key))
+                .is_some_and(Request::waits_its_turn)
     }
 
     /// Records that the kernel has begun a cell.

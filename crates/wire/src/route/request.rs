@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub(super) header: Bytes,
     pub(super) username: String,
     pub(super) session: String,
+    /// Whether it is for a subshell, where it runs beside the cell of the main shell.
+    pub(super) is_on_subshell: bool,
     pub(super) role: Role,
     pub(super) answer: Answer,
     /// Whether it was sent to a kernel.
@@ -94,6 +96,11 @@ pub(super) enum Answer {
 }
 
 impl Request {
+    /// Returns whether it waits while another client's cell runs.
+    pub(super) fn waits_its_turn(&self) -> bool {
+        self.role == Role::Cell && !self.is_on_subshell
+    }
+
     /// Makes a request that has not been sent yet.
     pub(super) fn new(
         client: ClientId,
@@ -108,6 +115,7 @@ impl Request {
             header: message.header_bytes().clone(),
             username: header.username.clone().into_owned(),
             session: header.session.clone().into_owned(),
+            is_on_subshell: header.subshell_id.is_some(),
             role: Role::default(),
             answer: Answer::default(),
             sent: false,

@@ -63,6 +63,9 @@ impl Recorder<'_> {
     }
 }
 
+/// The note of a job whose code a debugger has stopped.
+const STOPPED: &str = "the debugger of a front end has stopped it at a breakpoint: it waits until a person goes on there, or until nb interrupt";
+
 /// How long a cell in a sandbox may run on after the interrupt at its time limit.
 const IGNORES: Duration = Duration::from_secs(5);
 
@@ -214,6 +217,7 @@ impl RunObserver for Recorder<'_> {
                 });
             }),
             ExecutionEvent::Iopub(message) => self.record_message(at, message),
+            ExecutionEvent::Stopped => self.note(STOPPED.to_owned()),
         }
     }
 

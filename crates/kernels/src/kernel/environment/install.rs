@@ -1,4 +1,4 @@
-//! The commands that install ipykernel into a Python, by the manager of its environment.
+//! The commands that install packages into a Python and remove them, by the manager of its environment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,37 @@ use crate::hint::shell::{quote, quote_word};
 use crate::kernel::foreign_file;
 use crate::kernel::variables::Variables;
 
-/// The commands that install ipykernel, to be run in order.
+/// Commands that change the packages of a Python, to be run in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallCommands {
+    /// What they do: `install ipykernel`.
+    pub purpose: String,
     /// The commands, each with its arguments.
     pub commands: Vec<Vec<String>>,
-    /// The interpreter that has ipykernel afterwards.
+    /// The interpreter whose packages they change.
     pub python: PathBuf,
+}
+
+/// A change of an environment's packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackageChange {
+    /// Packages are installed, or get another version.
+    Add,
+    /// Packages are installed that a project needs for its development only.
+    AddForDevelopment,
+    /// Packages are removed.
+    Remove,
+}
+
+impl PackageChange {
+    /// Returns the verb for it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::AddForDevelopment => "install",
+            Self::Remove => "remove",
+        }
+    }
 }
 
 impl fmt::Display for InstallCommands {
@@ -43,6 +67,7 @@ impl InstallCommands {
         let venv = [&*program, "-m", "venv", &new].map(str::to_owned);
         let pip = [&*own, "-m", "pip", "install", "ipykernel"].map(str::to_owned);
         Self {
+            purpose: "install ipykernel".to_owned(),
             commands: vec![venv.to_vec(), pip.to_vec()],
             python: inside.clone(),
         }
@@ -59,60 +84,90 @@ impl InstallCommands {
         folder: &Path,
         variables: &dyn Variables,
     ) -> Self {
+        // Debian's and Homebrew's own Python accept no packages from pip.
+        if environment.manager == Manager::System && python.takes_no_packages() {
+            return Self::into_new(&python.executable, folder);
+        }
+        let change = PackageChange::AddForDevelopment;
+        Self::change(change, &["ipykernel"], python, environment, variables)
+    }
+
+    /// Returns the commands that change packages of an environment's Python.
+    pub fn change(
+        change: PackageChange,
+        packages: &[&str],
+        python: &Python,
+        environment: &Environment,
+        variables: &dyn Variables,
+    ) -> Self {
         let has = |program: &str| on_path(program, variables).is_some();
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let executable = text(&python.executable);
+        let is_removal = change == PackageChange::Remove;
+        let is_development = change == PackageChange::AddForDevelopment;
         let one = |words: &[&str]| Self {
-            commands: vec![words.iter().map(|word| (*word).to_owned()).collect()],
+            purpose: format!("{} {}", change.verb(), packages.join(" ")),
+            commands: vec![
+                words
+                    .iter()
+                    .chain(packages)
+                    .map(|word| (*word).to_owned())
+                    .collect(),
+            ],
             python: python.executable.clone(),
+        };
+        let add = if is_removal { "remove" } else { "add" };
+        let uv_pip = || match is_removal {
+            true => one(&["uv", "pip", "uninstall", "--python", &executable]),
+            false => one(&["uv", "pip", "install", "--python", &executable]),
         };
         let project = environment.project.as_deref();
         match (environment.manager, project) {
             (Manager::Pixi, Some(project)) => {
-                let folder = text(project);
-                one(&["pixi", "add", "--manifest-path", &folder, "ipykernel"])
+                one(&["pixi", add, "--manifest-path", &text(project)])
             }
             (Manager::Conda, _) => {
                 let program = conda_program(&environment.prefix, variables);
                 let prefix = text(&environment.prefix);
-                let mut words = vec![&*program, "install", "--yes", "--prefix", &prefix];
+                let verb = if is_removal { "remove" } else { "install" };
+                let mut words = vec![&*program, verb, "--yes", "--prefix", &prefix];
                 // micromamba has no default channel.
-                let channel = Path::new(&program)
-                    .ends_with("micromamba")
+                let channel = (Path::new(&program).ends_with("micromamba") && !is_removal)
                     .then(|| channel_of_python(&environment.prefix))
                     .flatten();
                 if let Some(channel) = &channel {
                     words.extend(["--channel", channel]);
                 }
-                words.push("ipykernel");
                 one(&words)
             }
             (Manager::Poetry, Some(project)) => {
                 let folder = text(project);
-                let add = ["add", "--group", "dev", "ipykernel"];
-                one(&[&["poetry", "--directory", &folder], &add[..]].concat())
+                let mut words = vec!["poetry", "--directory", &folder, add];
+                words.extend(
+                    is_development
+                        .then_some(["--group", "dev"])
+                        .into_iter()
+                        .flatten(),
+                );
+                one(&words)
             }
             (Manager::Uv, Some(project)) if has("uv") => {
                 let folder = text(project);
-                one(&["uv", "add", "--project", &folder, "--dev", "ipykernel"])
+                let mut words = vec!["uv", add, "--project", &folder];
+                words.extend(is_development.then_some("--dev"));
+                one(&words)
             }
-            (Manager::Uv, None) if has("uv") => {
-                one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])
-            }
-            // Debian's and Homebrew's own Python accept no packages from pip.
-            (Manager::System, _) if python.takes_no_packages() => {
-                Self::into_new(&python.executable, folder)
-            }
-            _ if !python.has_pip() && has("uv") => {
-                one(&["uv", "pip", "install", "--python", &executable, "ipykernel"])
-            }
+            (Manager::Uv, None) if has("uv") => uv_pip(),
+            _ if !python.has_pip() && has("uv") => uv_pip(),
             _ => {
-                let pip = one(&[&executable, "-m", "pip", "install", "ipykernel"]);
-                if python.has_pip() {
-                    return pip;
+                let mut whole = match is_removal {
+                    true => one(&[&executable, "-m", "pip", "uninstall", "--yes"]),
+                    false => one(&[&executable, "-m", "pip", "install"]),
+                };
+                if !python.has_pip() {
+                    let ensured = [&executable, "-m", "ensurepip"].map(str::to_owned);
+                    whole.commands.insert(0, ensured.to_vec());
                 }
-                let mut whole = one(&[&executable, "-m", "ensurepip"]);
-                whole.commands.extend(pip.commands);
                 whole
             }
         }

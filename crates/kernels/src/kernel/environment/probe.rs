@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use super::python::{self, Python};
 use super::tools::ToolFolders;
 use super::trust;
@@ -21,6 +24,25 @@ print(json.dumps({
     'environment': sys.prefix != sys.base_prefix,
     'managed': os.path.exists(os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')),
 }))";
+
+/// The code that lists the installed packages; of several with one name that which is imported counts.
+const PACKAGES_CODE: &str = "\
+import importlib.metadata as m, json, re
+found = {}
+for it in m.distributions():
+    name = it.metadata['Name']
+    if name: found.setdefault(re.sub('[-_.]+', '-', name).lower(), {'name': name, 'version': it.version or ''})
+print(json.dumps([found[key] for key in sorted(found)]))";
+
+/// An installed package.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Package {
+    /// Its name, as its author writes it.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
 
 /// Says that a program is not a usable Python.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -73,7 +95,9 @@ pub fn probe(
     };
     let is_own = || ToolFolders::known(variables).hold_program(executable);
     match (trust::check_program(executable), python) {
-        (Ok(()), _) if policy == ProbePolicy::Any || is_own() => run(executable, policy),
+        (Ok(()), _) if policy == ProbePolicy::Any || is_own() => {
+            run(executable, PROBE_CODE, policy)
+        }
         (_, Some(python)) => Ok(python),
         (Err(untrusted), None) => Err(unknown(untrusted.to_string())),
         (Ok(()), None) if !executable.exists() => Err(NotPython {
@@ -87,14 +111,29 @@ pub fn probe(
     }
 }
 
-fn run(executable: &Path, policy: ProbePolicy) -> Result<Python, NotPython> {
+/// Returns the packages that an interpreter can import, by name. It is run for that, unless a sandboxed kernel may have
+/// written it.
+pub fn packages(executable: &Path) -> Result<Vec<Package>, NotPython> {
+    trust::check_program(executable).map_err(|untrusted| NotPython {
+        executable: executable.to_owned(),
+        reason: untrusted.to_string(),
+        was_run: false,
+    })?;
+    run(executable, PACKAGES_CODE, ProbePolicy::Any)
+}
+
+fn run<T: DeserializeOwned>(
+    executable: &Path,
+    code: &str,
+    policy: ProbePolicy,
+) -> Result<T, NotPython> {
     let unusable = |reason: String| NotPython {
         executable: executable.to_owned(),
         reason,
         was_run: true,
     };
     let out = Command::new(executable)
-        .args(["-c", PROBE_CODE])
+        .args(["-c", code])
         .envs(trusted_path(policy))
         // A module in the notebook's folder must not replace an installed one.
         .current_dir("/")

@@ -289,7 +289,7 @@ impl KernelFiles {
     fn write(&self, info: &ConnectionInfo) -> io::Result<()> {
         if let Some(folder) = self.connection_file.parent() {
             // The folder may have been removed in the meantime.
-            beneath::make_folder(folder)?;
+            beneath::make_subfolder(folder)?;
         }
         let mut file = beneath::create(&self.connection_file)?;
         file.write_all(info.to_json().as_bytes())

@@ -234,7 +234,7 @@ fn note(log: &Path, text: &str) {
 /// Renames a log that is too long; returns the offset at which a new kernel's lines begin.
 pub fn begin_log(log: &Path) -> io::Result<u64> {
     if let Some(folder) = log.parent() {
-        beneath::make_folder(folder)?;
+        beneath::make_subfolder(folder)?;
     }
     match beneath::metadata(log) {
         Ok(found) if found.len() > LOG_BYTES => {

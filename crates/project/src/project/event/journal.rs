@@ -88,6 +88,14 @@ impl Journal {
         })
     }
 
+    /// Goes on in the journal of the project, which may have been moved.
+    pub fn follow(&mut self, project: &Project) -> io::Result<()> {
+        if self.project != *project {
+            *self = project.journal()?;
+        }
+        Ok(())
+    }
+
     /// Appends one event, with one write under the file's lock.
     pub fn append(&mut self, event: &Event) -> io::Result<()> {
         self.append_all(std::slice::from_ref(event))
@@ -170,7 +178,7 @@ impl Journal {
         if self.file.metadata()?.len() < self.limit {
             return Ok(());
         }
-        beneath::make_folder(&self.folder)?;
+        beneath::make_subfolder(&self.folder)?;
         let mut earlier = numbers(&self.folder);
         let number = earlier.last().map_or(1, |last| last + 1);
         beneath::rename(&self.path, &file_of(&self.folder, number))?;
@@ -203,7 +211,7 @@ pub(super) fn numbers(folder: &Path) -> Vec<u64> {
 }
 
 /// Returns whether an open file is still the one at a path.
-pub(super) fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
+pub(in crate::project) fn is_in_place(file: &File, path: &Path) -> io::Result<bool> {
     let id = |found: std::fs::Metadata| (found.dev(), found.ino());
     let id_at_path = beneath::metadata(path).map(id).ok();
     Ok(id_at_path == Some(id(file.metadata()?)))

@@ -154,6 +154,9 @@ impl Bridge {
             },
         });
         let is_interrupt = withdrawn.is_empty();
+        if let (true, Running::Cell { key, .. }) = (is_interrupt, self.queue.running()) {
+            self.interrupted = Some(key.clone());
+        }
         if !is_interrupt || self.kernel().is_live() {
             self.out.push(Action::JournalInterrupt { withdrawn });
         }

@@ -230,12 +230,13 @@ impl Bridge {
     /// Takes the kernel's reply to a request.
     fn handle_reply(&mut self, key: &Key, header: &Header<'_>, message: &Verified) {
         let now = self.timers.now();
+        let was_interrupted = self.interrupted.take_if(|cell| cell == key).is_some();
         let Some((request, is_journalled)) = self.requests.reply(key, &header.msg_type, now) else {
             return;
         };
         if is_journalled {
             let generation = self.kernel.generation();
-            let status = reply_status(message);
+            let status = reply_status(message, was_interrupted);
             let step = ExecutionProgress::ended(generation, key, request, status);
             self.out.push(Action::Journal(step));
         }
@@ -352,12 +353,21 @@ fn set_session(message: &mut Verified, session: Option<&str>) {
     }
 }
 
-/// Returns the `status` of a reply.
-fn reply_status(message: &Verified) -> String {
+/// Returns the `status` of a reply, or `interrupted` for a cell that an interrupt has ended.
+fn reply_status(message: &Verified, was_interrupted: bool) -> String {
     #[derive(Deserialize)]
     struct Reply {
         status: String,
+        #[serde(default)]
+        ename: String,
     }
-    let reply: Option<Reply> = message.read_content();
-    reply.map_or_else(|| "unknown".into(), |reply| reply.status)
+    let Some(Reply { status, ename }) = message.read_content() else {
+        return "unknown".into();
+    };
+    match &*ename {
+        "KeyboardInterrupt" | "InterruptException" if status == "error" => "interrupted".into(),
+        // IPython ends an interrupted `await` so.
+        "CancelledError" if was_interrupted => "interrupted".into(),
+        _ => status,
+    }
 }

@@ -29,7 +29,7 @@ use super::dropped::DroppedMessages;
 use super::execution_queue::ExecutionQueue;
 use super::kernel::{Ending, Kernel};
 use super::output::Output;
-use super::request::{Request, Requests};
+use super::request::{Key, Request, Requests};
 use super::resolution::NotebookResolution;
 use super::settings::{FrontEnd, Policies, Settings};
 use super::stored_answers::StoredAnswers;
@@ -50,6 +50,8 @@ pub struct Bridge {
     queue: ExecutionQueue,
     stored: StoredAnswers,
     resolution: NotebookResolution,
+    /// The cell that ran when this front end last interrupted the kernel.
+    interrupted: Option<Key>,
     attendance: Attendance,
     comms: Comms,
     dropped: DroppedMessages,
@@ -89,6 +91,7 @@ impl Bridge {
             queue: ExecutionQueue::default(),
             stored: StoredAnswers::default(),
             resolution: NotebookResolution::default(),
+            interrupted: None,
             attendance: Attendance::default(),
             comms: Comms::default(),
             dropped: DroppedMessages::default(),

@@ -1,12 +1,15 @@
 //! Messages of clients on their way to the kernel: sent, held, or refused.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use super::Bridge;
 use crate::route::attendance::Attendance;
 use crate::route::editor_comm;
 use crate::route::execution::{ExecuteContent, ExecutionProgress};
 use crate::route::request::{Answer, Key, OUTSTANDING_MAX, Request, Role};
 use crate::route::timer::{KERNEL_WAIT, Now, Timer};
-use crate::route::{Action, ClientId, FrontEnd, Kernel, Note, Phase};
+use crate::route::{Action, ClientId, Ending, FrontEnd, Kernel, Note, Phase};
 use crate::wire::{Channel, Header, Verified};
 
 impl Bridge {
@@ -116,6 +119,13 @@ impl Bridge {
         self.resolution
             .read_cell(&mut self.out, &mut self.timers, message.metadata());
         let key = self.track(Channel::Shell, id, message, header);
+        if let Some(key) = &key
+            && has_half_a_surrogate_pair(message)
+        {
+            let text = "The code has half of a surrogate pair, which is no character, and a kernel gives no reply to it: \
+                        it was not sent. Remove that half, or complete the pair.";
+            return self.fail_one(&Ending::new("UnicodeEncodeError", text.to_owned()), key);
+        }
         if self.front_end == FrontEnd::Other
             && let Some(key) = &key
             && execute
@@ -160,7 +170,9 @@ impl Bridge {
         }
         let must_wait =
             channel == Channel::Shell && self.queue.must_wait(id, key.as_ref(), &self.requests);
-        let Some(can_send) = self.clients.can_send(id, channel) else {
+        let request = key.as_ref().and_then(|key| self.requests.get(key));
+        let may_overtake = request.is_some_and(|request| request.is_on_subshell);
+        let Some(can_send) = self.clients.can_send(id, channel, may_overtake) else {
             return;
         };
         if can_send && !must_wait && self.kernel.is_usable() {
@@ -293,4 +305,16 @@ impl Bridge {
         self.resolution
             .use_early_name(&mut self.out, &mut self.timers);
     }
+}
+
+/// Returns whether an execute_request's code is a JSON string that is no text.
+fn has_half_a_surrogate_pair(message: &Verified) -> bool {
+    #[derive(Deserialize)]
+    struct Code<'a> {
+        #[serde(borrow)]
+        code: &'a RawValue,
+    }
+    let code: Option<Code<'_>> = serde_json::from_slice(message.content()).ok();
+    let code = code.map_or("", |it| it.code.get());
+    code.starts_with('"') && serde_json::from_str::<String>(code).is_err()
 }

@@ -1,6 +1,7 @@
 //! A test's bridge without a simulated world: the test writes each message of the kernel and the clients.
 
 use super::*;
+use crate::wire::{SigningKey, Unverified};
 
 /// A bridge, the time, and short methods for what happens to it.
 pub(super) struct Fixture {
@@ -140,6 +141,27 @@ impl Fixture {
         let client = ClientId::new(client.to_owned().into());
         self.bridge
             .client_message(self.now, channel, &client, message);
+    }
+
+    /// Sends a client's execute_request with these bytes as its content, for a subshell if there is an id.
+    pub(super) fn send_raw_cell(
+        &mut self,
+        client: &str,
+        id: &str,
+        subshell: Option<&str>,
+        content: &str,
+    ) {
+        let header = json!({
+            "msg_id": id, "session": client, "username": "u", "msg_type": "execute_request",
+            "subshell_id": subshell,
+        });
+        let frames = ["<IDS|MSG>", "", &header.to_string(), "{}", "{}", content];
+        let frames = frames.map(|frame| Bytes::from(frame.to_owned()));
+        let message = Unverified::parse(frames.to_vec()).expect("it has all frames");
+        let message = SigningKey::new(b"").verify(message).expect("without a key");
+        let client = ClientId::new(client.to_owned().into());
+        self.bridge
+            .client_message(self.now, Channel::Shell, &client, message);
     }
 
     /// Sends a client's cell.

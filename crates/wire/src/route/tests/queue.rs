@@ -575,3 +575,36 @@ fn neither_waiting_cells_nor_those_of_other_clients_are_handed_over() {
     fixture.advance(Duration::from_secs(11));
     assert!(fixture.actions().is_empty());
 }
+
+#[test]
+fn a_cell_in_a_subshell_waits_neither_for_the_running_cell_nor_behind_a_waiting_one() {
+    let mut fixture = with_agent_cell(&["c"]);
+    let content = r#"{"code":"1+1","store_history":true}"#;
+    fixture.send_raw_cell("c", "1", Some("s1"), content);
+    assert_eq!(fixture.actions(), CELL_SENT);
+    fixture.send_cell("c", "2");
+    assert_eq!(fixture.actions()[0], CELL_QUEUED);
+    fixture.send_raw_cell("c", "3", Some("s1"), content);
+    assert_eq!(fixture.actions(), CELL_SENT);
+    fixture.send_raw_cell("c", "4", None, content);
+    assert_eq!(fixture.actions()[0], CELL_QUEUED);
+}
+
+#[test]
+fn code_with_half_a_surrogate_pair_is_refused_and_not_sent() {
+    let mut fixture = Fixture::live(FrontEnd::Jupyter, &["c"]);
+    fixture.send_raw_cell("c", "1", None, r#"{"code":"x = '\ud83d\ude00'"}"#);
+    assert!(fixture.actions().contains(&CELL_SENT[1].to_owned()));
+    for (id, code) in [("2", r"\ud800"), ("3", r"a\udc00b"), ("4", r"\ud83d\ud83d")] {
+        let content = format!(r#"{{"code":"{code}"}}"#);
+        fixture.send_raw_cell("c", id, None, &content);
+        let actions = fixture.actions();
+        let expected = [
+            "iopub busy",
+            "iopub error",
+            "client shell execute_reply",
+            "iopub idle",
+        ];
+        assert_eq!(&actions[..4], expected, "{code}");
+    }
+}

@@ -510,3 +510,38 @@ fn a_client_cannot_close_the_comm_that_another_client_has_opened() {
     fixture.send("c", Channel::Shell, "comm_close", "3", &comm);
     assert_eq!(fixture.actions(), ["kernel c shell comm_close"]);
 }
+
+/// Sends a cell, interrupts it if wanted, and ends it with an error; returns how the journal has its end.
+fn end_in_journal(ename: &str, interrupts: bool) -> String {
+    let mut fixture = Fixture::live(FrontEnd::VsCode, &["c"]);
+    fixture.send_cell("c", "1");
+    fixture.publish_status("c", "1", "busy");
+    if interrupts {
+        fixture.interrupt("c", "i");
+    }
+    let parent = message("execute_request", "1", "c", "{}".into(), &json!({}));
+    let content = json!({ "status": "error", "ename": ename, "evalue": "", "traceback": [] });
+    let parent = parent.header_bytes().clone();
+    let reply = message("execute_reply", "r", "k", parent, &content);
+    let client = ClientId::new("c".into());
+    fixture
+        .bridge
+        .kernel_message(fixture.now, &client, Channel::Shell, reply);
+    let ended = fixture.actions().into_iter();
+    let mut ended = ended.filter(|action| action.starts_with("journal Ended"));
+    ended.next().expect("the journal has its end")
+}
+
+#[test]
+fn a_cell_that_an_interrupt_has_ended_is_recorded_as_interrupted() {
+    for (ename, interrupts, status) in [
+        ("KeyboardInterrupt", false, "interrupted"),
+        // IPython ends an interrupted `await` so.
+        ("CancelledError", true, "interrupted"),
+        ("CancelledError", false, "error"),
+        ("ValueError", true, "error"),
+    ] {
+        let end = end_in_journal(ename, interrupts);
+        assert_eq!(end, format!("journal Ended({status:?}) None"), "{ename}");
+    }
+}
