@@ -188,6 +188,14 @@ fn a_page_of_nb_web_shows_and_changes_the_notebook() {
 }
 
 #[test]
+fn what_is_typed_on_the_page_is_known_to_agents_and_their_edits_come_before_the_file() {
+    let world = World::new();
+    if let Some(mut live) = script(&world, "web_live.py") {
+        succeed(&mut live);
+    }
+}
+
+#[test]
 fn what_is_typed_on_the_page_is_kept() {
     let world = World::new();
     if let Some(mut kept) = script(&world, "web_kept.py") {

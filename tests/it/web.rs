@@ -225,6 +225,11 @@ impl Socket {
         }
     }
 
+    fn send(&mut self, message: &Value) {
+        let text = Message::text(message.to_string());
+        self.0.send(text).expect("the server reads");
+    }
+
     /// Returns the first message for which this is so, and those before it.
     fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut all = Vec::new();
@@ -717,6 +722,63 @@ fn a_page_that_closes_gets_its_close_frame_back() {
     assert_eq!(page.next()["name"], "human (browser)");
     page.0.close(None).expect("close");
     assert_eq!(page.0.read().expect("an answer"), Message::Close(None));
+}
+
+#[test]
+fn a_page_says_what_is_typed_and_opens_no_notebook_outside() {
+    let world = World::new();
+    notebook(&world, "t.ipynb", &[("cell0001", "x = 1")]);
+    std::fs::create_dir(world.project().join("in")).expect("make a folder");
+    notebook(&world, "in/t.ipynb", &[("cell0001", "x = 1")]);
+    world.open("t.ipynb");
+    let mut command = world.nb();
+    command.args(["web", "--port", "0", "--root", "in"]);
+    let server = WebServer::of(&mut command);
+    server.get("/api/notebooks/t.ipynb").is(200);
+    let mut page = server.socket("").expect("connect");
+    assert_eq!(page.next()["type"], "hello");
+    let cells =
+        json!([{"cell": "cell0001", "id": "cell0001", "cell_type": "code", "source": "x = 1"}]);
+    let open = |notebook: &str| json!({"type": "open", "doc": "d", "notebook": notebook, "cells": cells, "dirty": false});
+    let is_live = |message: &Value| message["type"] == "live";
+    let outside = world.project().join("t.ipynb");
+    for bad in [
+        "../t.ipynb",
+        outside.to_str().expect("a text"),
+        "none.txt",
+        "",
+    ] {
+        page.send(&open(bad));
+        let ended = page.until(is_live).pop().expect("an answer");
+        assert_eq!(ended["message"], Value::Null, "{bad}: {ended}");
+    }
+    page.send(&json!(["no message"]));
+    page.send(&json!({"type": "initialize", "editor": "VS Code"}));
+    page.send(&open("t.ipynb"));
+    let synced = page.until(|message| message["message"]["type"] == "synced");
+    assert!(
+        synced
+            .iter()
+            .any(|it| it["message"]["type"] == "initialized")
+    );
+    page.send(&json!({"type": "text", "doc": "d", "cell": "cell0001", "source": "typed = 1"}));
+    let refused = || {
+        let words = [
+            "--as",
+            "claude",
+            "edit",
+            "in/t.ipynb",
+            "cell0001",
+            "agent = 1",
+        ];
+        let done = world.nb().args(words).output().expect("run nb");
+        String::from_utf8_lossy(&done.stderr).contains("browser has unsaved text of the cell")
+    };
+    crate::nb::until("the text is known", || refused().then_some(()));
+    drop(page);
+    crate::nb::until("it is not, once the page is gone", || {
+        (!refused()).then_some(())
+    });
 }
 
 #[test]

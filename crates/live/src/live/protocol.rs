@@ -132,6 +132,10 @@ pub enum EditorRequest {
         was: String,
         /// The new text.
         source: String,
+        /// The text that the file has, or gets, if it is another one: lines of the new text are unsaved. Only for an editor
+        /// that takes texts alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base: Option<String>,
         /// Who wrote it.
         by: String,
     },

@@ -40,6 +40,10 @@ pub struct LiveEditor {
     /// Whether the editor makes the changes that it is asked for.
     #[serde(default)]
     pub can_change: bool,
+    /// Whether the editor reads by itself what the file has besides texts, such as outputs: they may be written while a cell
+    /// runs.
+    #[serde(default)]
+    pub only_texts: bool,
     /// The open notebooks.
     pub notebooks: Vec<LiveNotebook>,
 }
@@ -150,6 +154,7 @@ mod tests {
             at: now,
             editor: "VS Code".into(),
             can_change: true,
+            only_texts: false,
             notebooks: vec![LiveNotebook {
                 room: false,
                 saved: None,

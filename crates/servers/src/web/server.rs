@@ -117,6 +117,11 @@ impl WebServer {
         self.callers.notebook(id)
     }
 
+    /// Returns the name under which the pages act.
+    pub(super) fn name(&self) -> &str {
+        self.callers.name()
+    }
+
     /// Returns what a running cell has sent to the pages until now, and the number of the last message.
     pub(super) fn outputs_until_now(&self, id: &str, cell: &str) -> (u64, Option<Vec<Value>>) {
         self.follower.outputs_until_now(id, cell)

@@ -13,6 +13,10 @@ pub struct LiveText {
     pub(super) editor: String,
     /// Whether it takes in what others write.
     pub(super) can_change: bool,
+    /// Whether that is so also in the lines beside those that the person types.
+    pub(super) merges: bool,
+    /// The name under which the person at it acts.
+    pub(super) by: String,
     notebook: LiveNotebook,
 }
 
@@ -21,11 +25,14 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
     let mut editors = notebook.project.live_editors();
     editors.retain(Process::is_live_editor);
     let of_this = editors.into_iter().flat_map(|editor| {
+        let by = editor.by();
         let notebooks = editor.notebooks.into_iter();
         let notebooks = notebooks.filter(|it| it.notebook == notebook.key);
         notebooks.map(move |notebook| LiveText {
             editor: editor.editor.clone(),
             can_change: editor.can_change,
+            merges: editor.can_change && editor.only_texts,
+            by: by.clone(),
             notebook,
         })
     });

@@ -131,6 +131,8 @@ pub struct LiveDocument {
     is_reopening: bool,
     /// Whether the editor can do what requests ask for.
     can_change: bool,
+    /// Whether the editor takes texts and the order of cells alone, and its saves are commands of `nb`.
+    only_texts: bool,
     /// Whether the document is in a room, whose server writes the file: all that the file has comes from the editors.
     is_room: bool,
     /// Whether that server was asked to write what was proposed.
@@ -211,6 +213,7 @@ impl LiveDocument {
             needs_file: false,
             is_reopening: false,
             can_change,
+            only_texts: false,
             is_room: opened.room,
             is_stored: false,
             stored: StoredInRoom::default(),
@@ -222,6 +225,12 @@ impl LiveDocument {
             live.find_base(earlier)?;
         }
         Ok(live)
+    }
+
+    /// From now on the editor is asked for texts and the order of cells alone: it reads the rest of the file by itself. Its
+    /// saves are commands of `nb`, which propose texts that it had.
+    pub fn take_only_texts(&mut self) {
+        self.only_texts = true;
     }
 
     /// Takes the file's version for the base but for the texts that differ: there it is the earlier text. Without one it is
@@ -795,6 +804,9 @@ impl LiveDocument {
         self.drop_outdated_choices();
         if !self.can_change {
             self.take_equal_texts();
+        }
+        if self.only_texts {
+            self.take_own_saves();
         }
         let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
         let mut target = merged.document;

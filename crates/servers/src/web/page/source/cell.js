@@ -3,7 +3,7 @@
 import { differences } from "./diff.js";
 import { Editor } from "./editor.js";
 import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
-import { InSteps, button, duration, iconButton, make, runButton } from "./parts.js";
+import { InSteps, button, duration, iconButton, make, plain, runButton } from "./parts.js";
 
 const mounting = new InSteps((view) => view.mount());
 
@@ -136,7 +136,10 @@ export class CellView {
       type: this.data.type,
       label: () => `Source of cell ${this.name}`,
       acts: {
-        changed: () => this.showState(),
+        changed: () => {
+          this.showState();
+          this.book.live.typed();
+        },
         entered: () => {
           this.isEditing = true;
           this.showState();
@@ -181,12 +184,8 @@ export class CellView {
     this.data = { ...data, outputs: given ?? this.data.outputs };
     if (isNew) {
       const source = plain(data.source);
-      if (!this.isChanged || this.text === source) {
-        this.base = { source, revision: data.revision };
-        if (this.editor) this.editor.text = source;
-        else this.plain.textContent = source;
-        this.conflict.hidden = true;
-      }
+      if (this.base.source === source) this.base.revision = data.revision;
+      else if (!this.isChanged || this.text === source) this.takeText(source, source, data.revision);
       if (this.editor && this.editorType !== data.type) this.makeEditor();
     }
     if (isElsewhere) this.editor?.relabel();
@@ -194,6 +193,22 @@ export class CellView {
     if (this.live && !keepsOutputs && this.live.isOver(data)) this.live = null;
     this.show();
     this.loadOutputs();
+  }
+
+  /** Takes a text, and the one that the notebook has. */
+  takeText(text, source, revision = this.base.revision) {
+    this.base = { source, revision };
+    if (this.editor) this.editor.text = text;
+    else this.plain.textContent = text;
+    if (text === source) this.conflict.hidden = true;
+    this.showState();
+  }
+
+  /** Takes what the person had typed before the page was loaded again. */
+  resumes({ text, base }) {
+    this.base = base;
+    this.mount();
+    this.takeText(text, base.source);
   }
 
   /** Takes outputs that were loaded. */
@@ -410,6 +425,3 @@ export class CellView {
 
 /** Returns the outputs in what the server says of a cell; null if it has left them out. */
 const outputsOf = (data) => data.outputs ?? (data.output_count === 0 ? [] : null);
-
-/** Returns a text with the ends of lines that an editor has. */
-const plain = (text) => text.replace(/\r\n?/g, "\n");

@@ -238,6 +238,7 @@ class Page {
     document.body.classList.toggle("offline", !isConnected);
     if (isConnected) {
       this.clearProblem();
+      this.book?.live.open();
       this.book?.saveChanged();
     } else {
       this.problem(LOST);
