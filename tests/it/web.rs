@@ -794,6 +794,10 @@ fn pages_hear_what_happens() {
                 "cell0003",
                 "import time\nfor i in range(600):\n    print(i, flush=True)\n    time.sleep(0.1)",
             ),
+            (
+                "cell0004",
+                "from IPython.display import clear_output\nprint('one')\nclear_output(wait=True)\nprint('two')\nfor i in range(4):\n    print(f'\\r{i} %', end='', flush=True)\nprint()\nhandle = display('old', display_id=True)\nprint('end')\nhandle.update('new')\ninput()",
+            ),
         ],
     );
     world.open("t.ipynb");
@@ -863,6 +867,36 @@ fn pages_hear_what_happens() {
     assert!(prints(&all, "cell0002").contains("abab\n"), "{all:#?}");
     let variables = server.get(&path("/variables")).is(200).json();
     assert!(variables.to_string().contains("\"name\""), "{variables}");
+
+    // They are folded: the rest of a message replaces what is after its place.
+    run("cell0004");
+    let folds = |messages: &[Value]| {
+        let mut outputs: Vec<Value> = Vec::new();
+        let of_cell = messages
+            .iter()
+            .filter(|message| message["type"] == "output" && message["cell"] == "cell0004");
+        for message in of_cell {
+            let from = message["from"].as_u64().expect("a place");
+            outputs.truncate(usize::try_from(from).expect("a place"));
+            outputs.extend(message["outputs"].as_array().cloned().expect("a list"));
+        }
+        outputs
+    };
+    let mut messages = page.until(|message| message["type"] == "prompt");
+    let stream = |text: &str| json!({"output_type": "stream", "name": "stdout", "text": text});
+    let folded = folds(&messages);
+    assert_eq!(folded[0], stream("two\n3 %\n"), "{folded:#?}");
+    assert_eq!(folded[1]["data"]["text/plain"], "'new'");
+    assert_eq!(folded[2..], [stream("end\n")]);
+    let running = server.get(&path("/cells/cell0004/running")).is(200).json();
+    assert_eq!(running["outputs"], json!(folded));
+    server
+        .post(
+            &path("/reply"),
+            json!({"job": messages.last().expect("it asks")["job"], "text": ""}),
+        )
+        .is(200);
+    messages.extend(page.until(|message| is_event(message, "done")));
 
     // Outputs come while the cell runs; an interrupt ends it; an agent's edit arrives as well.
     run("cell0003");

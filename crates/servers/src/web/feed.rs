@@ -49,16 +49,16 @@ pub(super) enum PageMessage {
         /// The notebook, as requests name it.
         notebook: String,
     },
-    /// The kernel sent outputs of a running cell.
+    /// A running cell has other outputs than before. The notebook's file has them later.
     Output {
         /// The notebook, as requests name it.
         notebook: String,
         /// The cell.
         cell: String,
-        /// The messages, as `nbformat` stores outputs; `clear_output` and `update_display_data` as the kernel sent them.
+        /// How many of its outputs are as before; `outputs` replaces the others.
+        from: usize,
+        /// The outputs, as a notebook of format 4 has them; very long ones lack their middle.
         outputs: Vec<Value>,
-        /// Whether outputs are missing, since there are too many. The notebook's file has them later.
-        cut: bool,
     },
     /// The code of a running job asks something, or what it asked has been answered.
     Prompt {

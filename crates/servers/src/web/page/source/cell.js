@@ -2,7 +2,7 @@
 
 import { differences } from "./diff.js";
 import { Editor } from "./editor.js";
-import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
+import { Outputs, showMarkdown } from "./outputs.js";
 import { InSteps, button, duration, iconButton, make, plain, runButton } from "./parts.js";
 
 const mounting = new InSteps((view) => view.mount());
@@ -190,7 +190,7 @@ export class CellView {
     }
     if (isElsewhere) this.editor?.relabel();
     // What the kernel has sent is newer than the file until the file has the whole run.
-    if (this.live && !keepsOutputs && this.live.isOver(data)) this.live = null;
+    if (this.live && !keepsOutputs && this.isOver(data.execution_count)) this.live = null;
     this.show();
     this.loadOutputs();
   }
@@ -215,7 +215,7 @@ export class CellView {
   takeOutputs({ outputs, outputs_digest: digest, execution_count: count }) {
     this.outputsDigest = digest;
     this.data = { ...this.data, outputs };
-    if (this.live?.isOver({ execution_count: count })) this.live = null;
+    if (this.live && this.isOver(count)) this.live = null;
     this.show();
     this.loadOutputs();
   }
@@ -303,14 +303,16 @@ export class CellView {
     this.showState();
   }
 
-  /** Begins with the outputs of a run, as the kernel sends them. */
+  /** Begins with the outputs of a run. */
   beginsLive() {
     this.late = null;
-    this.live = new LiveOutputs();
-    this.live.isOver = (data) => {
-      const end = this.live.end;
-      return end !== undefined && (end === null || data.execution_count === end);
-    };
+    this.live = { outputs: [] };
+  }
+
+  /** Returns whether the notebook has the outputs of the run, with this count. */
+  isOver(count) {
+    const { end } = this.live;
+    return end !== undefined && (end === null || count === end);
   }
 
   /** Begins with the outputs of a run that has begun before. */
@@ -322,22 +324,21 @@ export class CellView {
     this.late = null;
     if (!outputs) return;
     this.beginsLive();
-    this.prints({ outputs });
+    this.prints({ from: 0, outputs });
     late.filter((message) => message.number > number).forEach((message) => this.prints(message));
   }
 
-  /** Takes outputs of the run. */
+  /** Takes outputs of the run: they replace those from a place on. */
   prints(message) {
-    const { outputs, cut } = message;
-    // What was printed before them is not here yet.
-    this.late?.push(message);
-    if (!this.live) return;
-    if (cut) {
-      this.live = null;
-    } else {
-      outputs.forEach((output) => this.live.take(output));
+    if (this.late) {
+      // What was printed before them is not here yet.
+      this.late.push(message);
+    } else if (this.live && message.from > this.live.outputs.length) {
+      this.joinsLive();
+    } else if (this.live) {
+      this.live.outputs.splice(message.from, Infinity, ...message.outputs);
+      this.show();
     }
-    this.show();
   }
 
   /** Marks the run as over. */

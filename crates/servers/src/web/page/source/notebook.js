@@ -95,6 +95,8 @@ export class Notebook {
     this.take(await request("GET", `${this.path()}?outputs=false`));
     this.live.open();
     this.showSaved();
+    // What they have printed meanwhile was not heard of.
+    for (const view of this.order) if (view.running) view.joinsLive();
     await Promise.all([this.loadKernel(), this.loadJobs()]);
     await this.loadTimes();
   }
