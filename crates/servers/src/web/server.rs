@@ -12,7 +12,7 @@ use tokio_util::task::LocalPoolHandle;
 
 use super::callers::Callers;
 use super::chat::conversation::Conversation;
-use super::chat::{AssistantChoice, Conversations};
+use super::chat::{AssistantChoice, AssistantSetup, Conversations};
 use super::feed::Feed;
 use super::follow::NotebookFollower;
 use super::jupyter::connections::FrontEnds;
@@ -54,6 +54,11 @@ impl WebServer {
             started: Timestamp::now(),
             worker: LocalPoolHandle::new(1),
         }
+    }
+
+    /// Returns who answers on the pages, or how that is set up.
+    pub(super) async fn assistant_setup(&self) -> AssistantSetup {
+        self.conversations.setup().await
     }
 
     /// Returns the conversation about a notebook.
