@@ -28,6 +28,7 @@ def main():
         book = opens(page, address)
         agent_knows(book)
         agent_comes_first(book)
+        late_answer(book)
         undoes(book)
         others_wait(book)
         survives_reload(book)
@@ -132,6 +133,27 @@ def agent_comes_first(book):
         route.fallback()
     page.unroute(reads)
     expect(book.cell(1)).not_to_have_class(CHANGED)
+
+
+def late_answer(book):
+    say("an answer from before an edit replaces nothing, and is no text of the person's")
+    page, held = book.page, []
+    reads = re.compile("outputs=false")
+    page.route(reads, lambda route: held.append((route, route.fetch())) if len(held) < 2 else route.fallback())
+    for count in [3, 4]:
+        nb("edit", BOOK, ids()[1], "--replace", sources()[1].split("\n")[1], f"z = {count}")
+        until(lambda: page.evaluate("1") and held)
+    shows(book, 1, "y = 11\nz = 4")
+    route, answer = held[0]
+    assert "z = 3" in answer.text(), answer.text()
+    route.fulfill(response=answer)
+    # The page has taken it before it asks again.
+    until(lambda: page.evaluate("1") and len(held) > 1)
+    assert text(book, 1) == "y = 11\nz = 4"
+    nb("edit", BOOK, ids()[1], "--replace", "z = 4", "z = 2")
+    shows(book, 1, "y = 11\nz = 2")
+    held[1][0].fallback()
+    assert unsaved() == []
 
 
 def undoes(book):

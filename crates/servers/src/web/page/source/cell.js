@@ -26,7 +26,7 @@ export class CellView {
     /** Which outputs are here. */
     this.outputsDigest = this.data.outputs && data.outputs_digest;
     /** The source and the revision from which the person edits. */
-    this.base = { source: plain(data.source), revision: data.revision };
+    this.base = { source: book.live.known?.get(data.id) ?? plain(data.source), revision: data.revision };
     this.isEditing = false;
     this.isWaiting = false;
     this.running = null;
@@ -65,7 +65,7 @@ export class CellView {
     this.nameNode = make("div.name");
     this.note = make("div.note");
     this.source = make("div.source");
-    this.plain = make("pre.plain", {}, this.data.source);
+    this.plain = make("pre.plain", {}, this.base.source);
     this.rendered = make("div.rendered.jp-RenderedHTMLCommon", { hidden: true });
     this.source.append(this.plain);
     this.question = make("div.question", { hidden: true });
@@ -184,8 +184,15 @@ export class CellView {
     this.data = { ...data, outputs: given ?? this.data.outputs };
     if (isNew) {
       const source = plain(data.source);
-      if (this.base.source === source) this.base.revision = data.revision;
-      else if (!this.isChanged || this.text === source) this.takeText(source, source, data.revision);
+      if (this.base.source === source) {
+        this.base.revision = data.revision;
+      } else if (this.text === source) {
+        this.takeText(source, source, data.revision);
+      } else if (!this.isChanged) {
+        // What `nb live` has said may be newer than the answer.
+        const told = this.book.live.known?.get(this.id) ?? source;
+        this.takeText(told, told, told === source ? data.revision : this.base.revision);
+      }
       if (this.editor && this.editorType !== data.type) this.makeEditor();
     }
     if (isElsewhere) this.editor?.relabel();

@@ -55,10 +55,15 @@ export class Live {
     if (isKnown) this.send({ type: "cells", order: [...this.known.keys()] });
   }
 
+  /** Nothing is heard of `nb live`: the page takes texts from the notebook alone. */
+  ends() {
+    this.known = null;
+  }
+
   /** Takes a message of `nb live`; none says that it has ended. */
   receives(message) {
     if (!message) {
-      this.known = null;
+      this.ends();
       clearTimeout(this.next);
       this.next = setTimeout(() => this.open(), AGAIN);
     } else if (message.doc !== this.book.id) {
@@ -66,7 +71,7 @@ export class Live {
     } else if (message.type === "reopen") {
       this.open();
     } else if (message.type === "problem") {
-      this.known = null;
+      this.ends();
     } else if (message.seq !== undefined && this.known) {
       const refused = this.does(message);
       this.send({ type: refused === undefined ? "applied" : "refused", seq: message.seq, source: refused });
@@ -90,8 +95,10 @@ export class Live {
     } else if (type === "insert") {
       known.delete(cell);
       const cells = [...known];
-      cells.splice(cells.findIndex(([id]) => id === after) + 1, 0, [cell, plain(source)]);
+      const text = plain(source);
+      cells.splice(cells.findIndex(([id]) => id === after) + 1, 0, [cell, text]);
       this.known = new Map(cells);
+      if (view && !view.isChanged) view.takeText(text, text);
     } else if (type === "order") {
       this.known = new Map([...order, ...known.keys()].filter((id) => known.has(id)).map((id) => [id, known.get(id)]));
     }

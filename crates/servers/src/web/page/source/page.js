@@ -241,6 +241,7 @@ class Page {
       this.book?.live.open();
       this.book?.saveChanged();
     } else {
+      this.book?.live.ends();
       this.problem(LOST);
     }
   }
