@@ -195,6 +195,15 @@ fn what_is_typed_on_the_page_is_known_to_agents_and_their_edits_come_before_the_
     }
 }
 
+/// Eight seconds; five minutes in `scripts/slow`.
+#[test]
+fn two_tabs_of_the_page_and_an_agent_write_in_one_cell_without_pause() {
+    let world = World::new();
+    if let Some(mut typing) = script(&world, "web_typing.py") {
+        succeed(typing.arg(if is_thorough() { "300" } else { "8" }));
+    }
+}
+
 #[test]
 fn what_is_typed_on_the_page_is_kept() {
     let world = World::new();

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Message, WebSocket};
 
 use crate::made;
-use crate::world::{World, succeed};
+use crate::world::{World, finish, succeed};
 
 /// Longer than anything may take.
 const LONG: Duration = Duration::from_secs(60);
@@ -762,22 +762,32 @@ fn a_page_says_what_is_typed_and_opens_no_notebook_outside() {
             .any(|it| it["message"]["type"] == "initialized")
     );
     page.send(&json!({"type": "text", "doc": "d", "cell": "cell0001", "source": "typed = 1"}));
-    let refused = || {
-        let words = [
-            "--as",
-            "claude",
-            "edit",
-            "in/t.ipynb",
-            "cell0001",
-            "agent = 1",
-        ];
-        let done = world.nb().args(words).output().expect("run nb");
-        String::from_utf8_lossy(&done.stderr).contains("browser has unsaved text of the cell")
+    let records = || {
+        let folder = std::fs::read_dir(world.project().join(".nb/live"));
+        let files = folder.into_iter().flatten().flatten();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+        texts.collect::<String>()
     };
-    crate::nb::until("the text is known", || refused().then_some(()));
+    crate::nb::until("the text is recorded", || {
+        records().contains("typed = 1").then_some(())
+    });
+    let words = [
+        "--as",
+        "claude",
+        "edit",
+        "in/t.ipynb",
+        "cell0001",
+        "agent = 1",
+    ];
+    let (status, _, said) = finish(world.nb().args(words));
+    assert_eq!(status.code(), Some(5), "{said}");
+    assert!(
+        said.contains("browser has unsaved text of the cell"),
+        "{said}"
+    );
     drop(page);
-    crate::nb::until("it is not, once the page is gone", || {
-        (!refused()).then_some(())
+    crate::nb::until("the record ends with the page", || {
+        records().is_empty().then_some(())
     });
 }
 

@@ -199,6 +199,14 @@ pub enum EditorRequest {
         /// Who ran the cell.
         by: String,
     },
+    /// Know from which text the person's unsaved lines are made: the file has it. Only for an editor that takes texts alone,
+    /// where no `set` says so.
+    Base {
+        /// The cell.
+        cell: String,
+        /// The text.
+        source: String,
+    },
     /// Have the server of the document's room write the file. The editor answers when the server has been asked.
     Store {
         /// The number that the answer names.

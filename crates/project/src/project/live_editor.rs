@@ -72,6 +72,10 @@ pub struct UnsavedText {
     pub cell: String,
     /// The text in the editor.
     pub source: String,
+    /// The text from which the person began, if the editor merges what others write: of that, not of the file's, it is known
+    /// which lines the person has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 /// What became of a change that was given to an editor in a room, whose people type on.
@@ -163,6 +167,7 @@ mod tests {
                 cells: vec![UnsavedText {
                     cell: "c".into(),
                     source: "x".into(),
+                    base: None,
                 }],
             }],
         };

@@ -13,8 +13,6 @@ pub struct LiveText {
     pub(super) editor: String,
     /// Whether it takes in what others write.
     pub(super) can_change: bool,
-    /// Whether that is so also in the lines beside those that the person types.
-    pub(super) merges: bool,
     /// The name under which the person at it acts.
     pub(super) by: String,
     notebook: LiveNotebook,
@@ -31,7 +29,6 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
         notebooks.map(move |notebook| LiveText {
             editor: editor.editor.clone(),
             can_change: editor.can_change,
-            merges: editor.can_change && editor.only_texts,
             by: by.clone(),
             notebook,
         })
@@ -41,6 +38,12 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
 }
 
 impl LiveText {
+    /// Returns the text from which the person began to change a cell, if the editor merges what others write.
+    pub(super) fn base(&self, cell: &str) -> Option<&str> {
+        let mut cells = self.notebook.cells.iter();
+        cells.find(|it| it.cell == cell)?.base.as_deref()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.notebook.cells.is_empty()
     }

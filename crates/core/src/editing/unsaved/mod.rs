@@ -34,7 +34,7 @@ use super::notebook_file::NotebookFile;
 use crate::activity::notification;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
-use crate::notebook::{Cell, Conflict, Document, Revision, merge_texts};
+use crate::notebook::{Cell, Conflict, Document, Revision, merge_keeping_both, merge_texts};
 use crate::project::joined::JoinedFrontEnd;
 
 /// How many files are read at most.
@@ -173,7 +173,7 @@ impl Unsaved {
                 let is_conflict = yours.is_none_or(|yours| {
                     yours.revision() != cell.revision()
                         && !yours.has_same_text(&theirs)
-                        && !(version.merges() && are_merged(cell, yours, &theirs))
+                        && !version.merges(cell, yours, &theirs)
                 });
                 let is_new = |it: &Conflict| it.cell.as_deref() != Some(cell.id());
                 if is_conflict && conflicts.iter().all(is_new) {
@@ -281,8 +281,19 @@ impl UnsavedVersion {
         matches!(self, Self::Live(text) if text.can_change)
     }
 
-    fn merges(&self) -> bool {
-        matches!(self, Self::Live(text) if text.merges)
+    /// Says whether the editor merges a change of a cell with the person's, which is in other lines.
+    fn merges(&self, cell: &Cell, yours: &Cell, theirs: &Cell) -> bool {
+        let Self::Live(text) = self else {
+            return false;
+        };
+        let base = text.base(cell.id()).filter(|_| text.can_change);
+        let Some(base) = base.filter(|_| yours.cell_type() == cell.cell_type()) else {
+            return false;
+        };
+        // The editor may not have the last lines of the file yet: they are not what the person has changed.
+        let file = cell.source();
+        let theirs = merge_keeping_both(base, &theirs.source(), &file);
+        merge_texts(&file, &yours.source(), &theirs).is_some()
     }
 
     /// Says whether the person who acts under this name has typed it. A backup does not tell.
@@ -351,12 +362,6 @@ impl Backup {
         }
         differing
     }
-}
-
-/// Says whether two changes of a cell's text are in different lines.
-fn are_merged(base: &Cell, yours: &Cell, theirs: &Cell) -> bool {
-    yours.cell_type() == base.cell_type()
-        && merge_texts(&base.source(), &yours.source(), &theirs.source()).is_some()
 }
 
 fn conflict(base: &Cell, yours: Option<&Cell>, theirs: &Cell) -> Conflict {
@@ -725,7 +730,7 @@ mod tests {
         let desk = Desk::new();
         let text = |source: &str| NOTEBOOK.replace("x = 1", source);
         std::fs::write(&desk.notebook.real, text("x = 1\\ny = 1")).unwrap();
-        let conflicts = |can_change: bool, source: &str, by: &str| {
+        let conflicts = |base: Option<&str>, source: &str, by: &str| {
             let process = Process::current();
             let record = LiveEditor {
                 pid: process.pid,
@@ -734,7 +739,7 @@ mod tests {
                 pid_namespace: pid_namespace(),
                 at: Timestamp::now(),
                 editor: "browser".to_owned(),
-                can_change,
+                can_change: true,
                 only_texts: true,
                 notebooks: vec![LiveNotebook {
                     notebook: desk.notebook.key.clone(),
@@ -744,6 +749,7 @@ mod tests {
                     cells: vec![UnsavedText {
                         cell: "aaaa".to_owned(),
                         source: "typed\ny = 1".to_owned(),
+                        base: base.map(str::to_owned),
                     }],
                 }],
             };
@@ -754,10 +760,15 @@ mod tests {
                 .conflicts(&desk.notebook, &before, &after, by)
                 .len()
         };
-        assert_eq!(conflicts(true, "agent\\ny = 1", "claude"), 1);
-        assert_eq!(conflicts(true, "x = 1\\ny = 2", "claude"), 0);
-        assert_eq!(conflicts(false, "x = 1\\ny = 2", "claude"), 1);
+        let merges = Some("x = 1\ny = 1");
+        assert_eq!(conflicts(merges, "agent\\ny = 1", "claude"), 1);
+        assert_eq!(conflicts(merges, "x = 1\\ny = 2", "claude"), 0);
+        assert_eq!(conflicts(None, "x = 1\\ny = 2", "claude"), 1);
+        // The file has lines of others, and of an earlier save, that the editor does not take into account yet.
+        let earlier = text("typ\\ny = 0");
+        std::fs::write(&desk.notebook.real, earlier).unwrap();
+        assert_eq!(conflicts(merges, "typ\\ny = 2", "claude"), 0);
         // The person's own save comes from there.
-        assert_eq!(conflicts(true, "agent\\ny = 1", "human (browser)"), 0);
+        assert_eq!(conflicts(merges, "agent\\ny = 1", "human (browser)"), 0);
     }
 }

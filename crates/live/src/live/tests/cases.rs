@@ -719,6 +719,13 @@ fn opened_for_texts(file: &Document) -> LiveDocument {
     live
 }
 
+fn base_of(source: &str) -> EditorRequest {
+    EditorRequest::Base {
+        cell: "e-c0".to_owned(),
+        source: source.to_owned(),
+    }
+}
+
 #[test]
 fn a_save_by_a_command_is_no_conflict_with_what_is_typed_after_it() {
     let file = notebook(&["a"]);
@@ -726,11 +733,41 @@ fn a_save_by_a_command_is_no_conflict_with_what_is_typed_after_it() {
     typed(&mut live, "e-c0", "ab");
     typed(&mut live, "e-c0", "abc");
     live.propose(version(&with_text(&file, 0, "ab"), 1));
-    assert_eq!(requests(&mut live), []);
+    assert_eq!(requests(&mut live), [base_of("ab")]);
     assert!(live.has_version());
     live.written();
     assert_eq!(requests(&mut live), [synced("1")]);
     assert_eq!(live.unsaved()[0].source, "abc");
+}
+
+#[test]
+fn a_save_that_was_merged_with_lines_of_others_is_no_conflict_with_what_is_typed_after_it() {
+    let file = notebook(&["a\nb\nc"]);
+    let mut live = opened_for_texts(&file);
+    typed(&mut live, "e-c0", "a1\nb\nc");
+    typed(&mut live, "e-c0", "a12\nb\nc");
+    live.propose(version(&with_text(&file, 0, "a1\nb\nagent"), 1));
+    let [
+        EditorRequest::Set {
+            seq, source, base, ..
+        },
+    ] = &requests(&mut live)[..]
+    else {
+        panic!("one set");
+    };
+    assert_eq!(source, "a12\nb\nagent");
+    assert_eq!(base.as_deref(), Some("a1\nb\nagent"));
+    live.event(EditorEvent::Applied { seq: *seq });
+    live.written();
+    assert_eq!(requests(&mut live), [base_of("a1\nb\nagent"), synced("1")]);
+    // A text that others have not kept is no save.
+    typed(&mut live, "e-c0", "a123\nb\nagent");
+    live.file(version(&with_text(&file, 0, "other\nb\nagent"), 2));
+    let conflict = requests(&mut live);
+    assert!(
+        matches!(conflict[..], [EditorRequest::Conflict { .. }]),
+        "{conflict:?}"
+    );
 }
 
 #[test]

@@ -211,6 +211,13 @@ export class CellView {
     this.showState();
   }
 
+  /** Takes the text from which the person's is made. */
+  takeBase(source) {
+    this.base.source = source;
+    if (plain(this.data.source) === source) this.base.revision = this.data.revision;
+    this.showState();
+  }
+
   /** Takes what the person had typed before the page was loaded again. */
   resumes({ text, base }) {
     this.base = base;

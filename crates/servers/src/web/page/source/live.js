@@ -70,6 +70,8 @@ export class Live {
       return;
     } else if (message.type === "reopen") {
       this.open();
+    } else if (message.type === "base") {
+      this.book.views.get(message.cell)?.takeBase(plain(message.source));
     } else if (message.type === "problem") {
       this.ends();
     } else if (message.seq !== undefined && this.known) {
