@@ -121,6 +121,8 @@ def main():
         book, talk = Book(page), Talk(page, model)
         expect(page.locator(".cell")).to_have_count(2)
         talk.open()
+        # Before a message is sent.
+        expect(talk.node.locator(".setup")).to_have_text("claude-sonnet-4-5 at 127.0.0.1")
         works(page, book, talk, cells)
         is_stopped(context, page, book, talk)
         asks(context, page, book, talk)

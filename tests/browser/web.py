@@ -278,6 +278,15 @@ def interrupt_and_reload(book):
     expect(book.outputs(6)).to_contain_text(f"step {len(seen) + 5}")
     seen = steps(book)
     assert seen == list(range(len(seen))), seen
+    # So it is in another browser, which comes in the middle.
+    context = book.page.context.browser.new_context()
+    context.add_cookies(book.page.context.cookies())
+    other = Book(context.new_page())
+    other.page.goto(book.page.url)
+    expect(other.outputs(6)).to_contain_text(f"step {len(seen) + 5}")
+    seen = steps(other)
+    assert seen == list(range(len(seen))), seen
+    context.close()
     book.page.get_by_role("button", name="Stop", exact=True).click()
     expect(book.outputs(6)).to_contain_text("KeyboardInterrupt")
     expect(book.cell(6)).not_to_have_attribute("data-state", "running")

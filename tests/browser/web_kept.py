@@ -125,7 +125,7 @@ def others_write(name, index, text):
     """Somebody else changes a cell, after a look at it."""
     cell = ids(name)[index]
     nb("cell", name, cell)
-    nb("edit", name, cell, text)
+    nb("edit", "--force", name, cell, text)
 
 
 def lists(page):
@@ -276,7 +276,7 @@ def restores(book, line):
     page = book.page
     conflict(book, 1, "mine A", "theirs A")
     book.write(2, "mine B")
-    nb("rm", BOOK, *ids(BOOK)[1:])
+    nb("rm", "--force", BOOK, *ids(BOOK)[1:])
     offers = page.locator(".offers .banner")
     expect(offers).to_have_count(2)
     line.cut()

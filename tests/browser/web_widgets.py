@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 
-from lab import SECONDS, chromium, expect, nb, picture, say, write
+from lab import SECONDS, chromium, expect, nb, picture, say, until, write
 from web_tab import Book, Web
 
 BOOK = "widgets.ipynb"
@@ -22,9 +22,16 @@ CELLS = [
     "from tqdm.notebook import tqdm\nfor _ in tqdm(range(3), desc='bar'): pass",
     "button = w.Button(description='Press')\nbutton.on_click(lambda _: print('was pressed'))\nbutton",
     "from traitlets import Unicode\nclass Other(w.DOMWidget):\n    _model_module = _view_module = Unicode('other-package').tag(sync=True)\n    _model_name = _view_name = Unicode('Other').tag(sync=True)\nOther()",
+    (
+        "one, two, three, four = [w.IntSlider(max=10, description=name) for name in 'abcd']\n"
+        "w.jslink((one, 'value'), (two, 'value'))\n"
+        "w.jsdlink((two, 'value'), (three, 'max'))\n"
+        "w.jsdlink((one, '_view_name'), (four, 'description'))\n"
+        "w.VBox([one, two, three, four])"
+    ),
     "import time\nprogress = w.IntProgress(max=3)\ndisplay(progress)\nfor step in range(3):\n    progress.value = step\n    input('more? ')",
 ]
-SLIDER, INTERACT, OUTPUT, CAPTURED, BAR, BUTTON, OTHER, LONG = range(len(CELLS))
+SLIDER, INTERACT, OUTPUT, CAPTURED, BAR, BUTTON, OTHER, LINKED, LONG = range(len(CELLS))
 
 
 def main():
@@ -98,6 +105,22 @@ def two_tabs(first, second):
         expect(book.outputs(OUTPUT)).to_contain_text("and more")
 
 
+def links(book):
+    say("linked widgets agree while the kernel is busy")
+    book.cell(LINKED).scroll_into_view_if_needed()
+    handles = book.outputs(LINKED).locator(".noUi-handle")
+    handles.nth(0).focus()
+    for _ in range(4):
+        book.page.keyboard.press("ArrowRight")
+    expect(handles.nth(1)).to_have_attribute("aria-valuenow", "4.0")
+    expect(handles.nth(2)).to_have_attribute("aria-valuemax", "4.0")
+    handles.nth(1).focus()
+    book.page.keyboard.press("ArrowLeft")
+    expect(handles.nth(0)).to_have_attribute("aria-valuenow", "3.0")
+    # What is no state for people is not linked.
+    expect(book.outputs(LINKED).locator(".widget-label").nth(3)).to_have_text("d")
+
+
 def while_a_cell_runs(book):
     say("a bar moves while its cell runs")
     book.cell(LONG).scroll_into_view_if_needed()
@@ -106,9 +129,13 @@ def while_a_cell_runs(book):
     for width in ["0%", "33.33", "66.66"]:
         expect(bar).to_have_attribute("style", re.compile(f"width: {width}"))
         answer = book.cell(LONG).locator(".question input")
+        expect(answer).to_be_visible()
+        if width == "0%":
+            links(book)
         answer.fill("yes")
         answer.press("Enter")
     book.has_ended(LONG)
+    until(lambda: nb("run", "-n", BOOK, "one.value, two.value, three.max").strip() == "(3, 3, 3)")
 
 
 def kernel_ends(first, second):

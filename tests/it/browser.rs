@@ -188,6 +188,23 @@ fn a_page_of_nb_web_shows_and_changes_the_notebook() {
 }
 
 #[test]
+fn what_is_typed_on_the_page_is_known_to_agents_and_their_edits_come_before_the_file() {
+    let world = World::new();
+    if let Some(mut live) = script(&world, "web_live.py") {
+        succeed(&mut live);
+    }
+}
+
+/// Eight seconds; five minutes in `scripts/slow`.
+#[test]
+fn two_tabs_of_the_page_and_an_agent_write_in_one_cell_without_pause() {
+    let world = World::new();
+    if let Some(mut typing) = script(&world, "web_typing.py") {
+        succeed(typing.arg(if is_thorough() { "300" } else { "8" }));
+    }
+}
+
+#[test]
 fn what_is_typed_on_the_page_is_kept() {
     let world = World::new();
     if let Some(mut kept) = script(&world, "web_kept.py") {

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Message, WebSocket};
 
 use crate::made;
-use crate::world::{World, succeed};
+use crate::world::{World, finish, succeed};
 
 /// Longer than anything may take.
 const LONG: Duration = Duration::from_secs(60);
@@ -223,6 +223,11 @@ impl Socket {
                 _ => continue,
             }
         }
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = Message::text(message.to_string());
+        self.0.send(text).expect("the server reads");
     }
 
     /// Returns the first message for which this is so, and those before it.
@@ -720,6 +725,73 @@ fn a_page_that_closes_gets_its_close_frame_back() {
 }
 
 #[test]
+fn a_page_says_what_is_typed_and_opens_no_notebook_outside() {
+    let world = World::new();
+    notebook(&world, "t.ipynb", &[("cell0001", "x = 1")]);
+    std::fs::create_dir(world.project().join("in")).expect("make a folder");
+    notebook(&world, "in/t.ipynb", &[("cell0001", "x = 1")]);
+    world.open("t.ipynb");
+    let mut command = world.nb();
+    command.args(["web", "--port", "0", "--root", "in"]);
+    let server = WebServer::of(&mut command);
+    server.get("/api/notebooks/t.ipynb").is(200);
+    let mut page = server.socket("").expect("connect");
+    assert_eq!(page.next()["type"], "hello");
+    let cells =
+        json!([{"cell": "cell0001", "id": "cell0001", "cell_type": "code", "source": "x = 1"}]);
+    let open = |notebook: &str| json!({"type": "open", "doc": "d", "notebook": notebook, "cells": cells, "dirty": false});
+    let is_live = |message: &Value| message["type"] == "live";
+    let outside = world.project().join("t.ipynb");
+    for bad in [
+        "../t.ipynb",
+        outside.to_str().expect("a text"),
+        "none.txt",
+        "",
+    ] {
+        page.send(&open(bad));
+        let ended = page.until(is_live).pop().expect("an answer");
+        assert_eq!(ended["message"], Value::Null, "{bad}: {ended}");
+    }
+    page.send(&json!(["no message"]));
+    page.send(&json!({"type": "initialize", "editor": "VS Code"}));
+    page.send(&open("t.ipynb"));
+    let synced = page.until(|message| message["message"]["type"] == "synced");
+    assert!(
+        synced
+            .iter()
+            .any(|it| it["message"]["type"] == "initialized")
+    );
+    page.send(&json!({"type": "text", "doc": "d", "cell": "cell0001", "source": "typed = 1"}));
+    let records = || {
+        let folder = std::fs::read_dir(world.project().join(".nb/live"));
+        let files = folder.into_iter().flatten().flatten();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+        texts.collect::<String>()
+    };
+    crate::nb::until("the text is recorded", || {
+        records().contains("typed = 1").then_some(())
+    });
+    let words = [
+        "--as",
+        "claude",
+        "edit",
+        "in/t.ipynb",
+        "cell0001",
+        "agent = 1",
+    ];
+    let (status, _, said) = finish(world.nb().args(words));
+    assert_eq!(status.code(), Some(5), "{said}");
+    assert!(
+        said.contains("browser has unsaved text of the cell"),
+        "{said}"
+    );
+    drop(page);
+    crate::nb::until("the record ends with the page", || {
+        records().is_empty().then_some(())
+    });
+}
+
+#[test]
 fn pages_hear_what_happens() {
     let world = World::new();
     notebook(
@@ -731,6 +803,10 @@ fn pages_hear_what_happens() {
             (
                 "cell0003",
                 "import time\nfor i in range(600):\n    print(i, flush=True)\n    time.sleep(0.1)",
+            ),
+            (
+                "cell0004",
+                "from IPython.display import clear_output\nprint('one')\nclear_output(wait=True)\nprint('two')\nfor i in range(4):\n    print(f'\\r{i} %', end='', flush=True)\nprint()\nhandle = display('old', display_id=True)\nprint('end')\nhandle.update('new')\ninput()",
             ),
         ],
     );
@@ -801,6 +877,36 @@ fn pages_hear_what_happens() {
     assert!(prints(&all, "cell0002").contains("abab\n"), "{all:#?}");
     let variables = server.get(&path("/variables")).is(200).json();
     assert!(variables.to_string().contains("\"name\""), "{variables}");
+
+    // They are folded: the rest of a message replaces what is after its place.
+    run("cell0004");
+    let folds = |messages: &[Value]| {
+        let mut outputs: Vec<Value> = Vec::new();
+        let of_cell = messages
+            .iter()
+            .filter(|message| message["type"] == "output" && message["cell"] == "cell0004");
+        for message in of_cell {
+            let from = message["from"].as_u64().expect("a place");
+            outputs.truncate(usize::try_from(from).expect("a place"));
+            outputs.extend(message["outputs"].as_array().cloned().expect("a list"));
+        }
+        outputs
+    };
+    let mut messages = page.until(|message| message["type"] == "prompt");
+    let stream = |text: &str| json!({"output_type": "stream", "name": "stdout", "text": text});
+    let folded = folds(&messages);
+    assert_eq!(folded[0], stream("two\n3 %\n"), "{folded:#?}");
+    assert_eq!(folded[1]["data"]["text/plain"], "'new'");
+    assert_eq!(folded[2..], [stream("end\n")]);
+    let running = server.get(&path("/cells/cell0004/running")).is(200).json();
+    assert_eq!(running["outputs"], json!(folded));
+    server
+        .post(
+            &path("/reply"),
+            json!({"job": messages.last().expect("it asks")["job"], "text": ""}),
+        )
+        .is(200);
+    messages.extend(page.until(|message| is_event(message, "done")));
 
     // Outputs come while the cell runs; an interrupt ends it; an agent's edit arrives as well.
     run("cell0003");

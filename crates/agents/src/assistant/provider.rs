@@ -292,7 +292,8 @@ impl Provider {
         &self.model
     }
 
-    fn host(&self) -> String {
+    /// Returns the host that it is asked at.
+    pub fn host(&self) -> String {
         self.url.host_str().unwrap_or_default().to_owned()
     }
 

@@ -373,7 +373,7 @@ fn check_unsaved(
     unsaved: &Unsaved,
     editor: &Editor,
 ) -> Result<(), EditError> {
-    let conflicts = unsaved.conflicts(notebook, document, after);
+    let conflicts = unsaved.conflicts(notebook, document, after, &editor.by);
     if conflicts.is_empty() {
         return Ok(());
     }

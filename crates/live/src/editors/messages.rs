@@ -53,6 +53,9 @@ pub(super) enum EditorLine {
 pub(super) enum Ability {
     /// It changes its documents as it is asked to.
     Change,
+    /// It takes texts and the order of cells alone: it reads the rest of the file by itself, and its saves are commands of
+    /// `nb`.
+    OnlyTexts,
     /// It shows what others do.
     Activity,
     /// It shows what running cells have output so far.

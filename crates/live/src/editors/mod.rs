@@ -87,6 +87,7 @@ pub async fn serve(
         out: Outgoing::new(output),
         name: "an editor".to_owned(),
         can_change: false,
+        only_texts: false,
         shows_activity: false,
         shows_output: false,
         shows_stale: false,
@@ -139,6 +140,8 @@ struct Editor<W> {
     out: Outgoing<W>,
     name: String,
     can_change: bool,
+    /// Whether it takes texts and the order of cells alone.
+    only_texts: bool,
     /// Whether the editor shows what others do.
     shows_activity: bool,
     /// Whether it shows what running cells have output so far, too.
@@ -306,6 +309,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             EditorLine::Initialize { editor, can } => {
                 self.name = editor;
                 self.can_change = can.contains(&Ability::Change);
+                self.only_texts = can.contains(&Ability::OnlyTexts);
                 self.shows_activity = can.contains(&Ability::Activity);
                 self.shows_output = can.contains(&Ability::Output);
                 self.shows_stale = can.contains(&Ability::Stale);
@@ -349,10 +353,13 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
             let text = format!("{} is in no project of nb", notebook.display());
             return self.problem(Some(doc), None, &text).await;
         };
-        let file = match OpenFile::open(&notebook, opened, self.can_change).await {
+        let mut file = match OpenFile::open(&notebook, opened, self.can_change).await {
             Ok(file) => file,
             Err(error) => return self.problem(Some(doc), None, &error).await,
         };
+        if self.only_texts {
+            file.live.take_only_texts();
+        }
         // It begins here, before the file is read again: a task begins later.
         let folder = file.real_path().parent().unwrap_or(file.real_path());
         let watch = tokio::spawn(watch(
@@ -664,7 +671,7 @@ impl<W: AsyncWrite + Unpin> Editor<W> {
     /// Records what is open and what is unsaved: if it has changed, or to renew the record.
     fn record(&mut self, renews: bool) {
         let files = self.documents.values_mut().map(|it| &mut it.file);
-        let editor = (&*self.name, self.can_change);
+        let editor = (&*self.name, self.can_change, self.only_texts);
         self.records.write(editor, files, renews);
     }
 

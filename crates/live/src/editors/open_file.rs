@@ -244,6 +244,7 @@ impl OpenFile {
             .map(|text| UnsavedText {
                 cell: text.id,
                 source: text.source,
+                base: text.base,
             })
             .collect();
         self.since = match cells.is_empty() {

@@ -20,7 +20,7 @@ impl Records {
     /// Writes the records of those projects in which something has changed; of all if `renews`.
     pub(super) fn write<'a>(
         &mut self,
-        (editor, can_change): (&str, bool),
+        (editor, can_change, only_texts): (&str, bool, bool),
         files: impl Iterator<Item = &'a mut OpenFile>,
         renews: bool,
     ) {
@@ -55,6 +55,7 @@ impl Records {
                 at: Timestamp::now(),
                 editor: editor.to_owned(),
                 can_change,
+                only_texts,
                 notebooks: notebooks.clone(),
             };
             if let Err(error) = project.write_live_editor(&record) {

@@ -132,6 +132,10 @@ pub enum EditorRequest {
         was: String,
         /// The new text.
         source: String,
+        /// The text that the file has, or gets, if it is another one: lines of the new text are unsaved. Only for an editor
+        /// that takes texts alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base: Option<String>,
         /// Who wrote it.
         by: String,
     },
@@ -194,6 +198,14 @@ pub enum EditorRequest {
         execution_count: Option<u64>,
         /// Who ran the cell.
         by: String,
+    },
+    /// Know from which text the person's unsaved lines are made: the file has it. Only for an editor that takes texts alone,
+    /// where no `set` says so.
+    Base {
+        /// The cell.
+        cell: String,
+        /// The text.
+        source: String,
     },
     /// Have the server of the document's room write the file. The editor answers when the server has been asked.
     Store {

@@ -40,6 +40,10 @@ pub struct LiveEditor {
     /// Whether the editor makes the changes that it is asked for.
     #[serde(default)]
     pub can_change: bool,
+    /// Whether the editor reads by itself what the file has besides texts, such as outputs: they may be written while a cell
+    /// runs.
+    #[serde(default)]
+    pub only_texts: bool,
     /// The open notebooks.
     pub notebooks: Vec<LiveNotebook>,
 }
@@ -68,6 +72,10 @@ pub struct UnsavedText {
     pub cell: String,
     /// The text in the editor.
     pub source: String,
+    /// The text from which the person began, if the editor merges what others write: of that, not of the file's, it is known
+    /// which lines the person has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 /// What became of a change that was given to an editor in a room, whose people type on.
@@ -150,6 +158,7 @@ mod tests {
             at: now,
             editor: "VS Code".into(),
             can_change: true,
+            only_texts: false,
             notebooks: vec![LiveNotebook {
                 room: false,
                 saved: None,
@@ -158,6 +167,7 @@ mod tests {
                 cells: vec![UnsavedText {
                     cell: "c".into(),
                     source: "x".into(),
+                    base: None,
                 }],
             }],
         };

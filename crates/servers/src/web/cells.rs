@@ -62,8 +62,8 @@ pub(super) fn routes() -> Router<Arc<WebServer>> {
 pub(super) struct RunningCellAnswer {
     /// The number of the last message over the websocket before this answer: what follows has greater ones.
     number: u64,
-    /// The messages of the kernel until then, as the websocket's messages have them; none if the cell is not run by `nb`
-    /// now, or has too many: the notebook's file has them later.
+    /// Its outputs until then, as a notebook of format 4 has them; very long ones lack their middle. None if the cell is not
+    /// run by `nb` now.
     outputs: Option<Vec<Value>>,
 }
 

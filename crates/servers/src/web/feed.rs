@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -48,16 +49,16 @@ pub(super) enum PageMessage {
         /// The notebook, as requests name it.
         notebook: String,
     },
-    /// The kernel sent outputs of a running cell.
+    /// A running cell has other outputs than before. The notebook's file has them later.
     Output {
         /// The notebook, as requests name it.
         notebook: String,
         /// The cell.
         cell: String,
-        /// The messages, as `nbformat` stores outputs; `clear_output` and `update_display_data` as the kernel sent them.
+        /// How many of its outputs are as before; `outputs` replaces the others.
+        from: usize,
+        /// The outputs, as a notebook of format 4 has them; very long ones lack their middle.
         outputs: Vec<Value>,
-        /// Whether outputs are missing, since there are too many. The notebook's file has them later.
-        cut: bool,
     },
     /// The code of a running job asks something, or what it asked has been answered.
     Prompt {
@@ -69,6 +70,11 @@ pub(super) enum PageMessage {
         cell: Option<String>,
         /// What it asks; none if it asks nothing any more.
         prompt: Option<JobPrompt>,
+    },
+    /// A message of [the live protocol](live.md) to this page, without a number.
+    Live {
+        /// The message; without one `nb live` has ended, and the page opens its notebook again.
+        message: Option<Box<RawValue>>,
     },
     /// A turn of the assistant has begun or ended, or the conversation was forgotten.
     Assistant {
@@ -191,6 +197,17 @@ pub(super) fn reload() -> Utf8Bytes {
 /// Returns the message that tells a page that the server is there.
 pub(super) fn alive() -> Utf8Bytes {
     text_of(&PageMessage::Alive)
+}
+
+/// Returns a message of `nb live` as one to a page.
+pub(super) fn live(message: Box<RawValue>) -> Utf8Bytes {
+    let message = Some(message);
+    text_of(&PageMessage::Live { message })
+}
+
+/// Returns the message that tells a page that its `nb live` has ended.
+pub(super) fn live_ended() -> Utf8Bytes {
+    text_of(&PageMessage::Live { message: None })
 }
 
 fn text_of(message: &PageMessage) -> Utf8Bytes {

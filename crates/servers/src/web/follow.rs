@@ -7,18 +7,17 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::callers::Callers;
 use super::feed::{Feed, PageMessage};
 use crate::api::caller::Caller;
 use crate::api::envelope::Meanwhile;
-use crate::api::job::{
-    FollowOptions, FollowedState, JobEvent, JobObserver, OutputEvent, OutputsAs,
-};
+use crate::api::job::{FollowOptions, FollowedState, JobEvent, JobObserver, OutputsAs};
 use crate::api::problem::Problem;
 use crate::api::{self, EventFollower, EventsRequest, JobsRequest, ListedJob, WaitRequest};
+use crate::notebook::{Json, OutputAccumulator, OutputChange};
 use crate::project::event::EventKind;
 use crate::project::jobs::JobPrompt;
 use crate::project::{FolderWatch, Project};
@@ -32,11 +31,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often outputs are sent at most.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many bytes of outputs are sent at once; when there are more, the page waits for the notebook's file.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
-
-/// How many bytes of outputs of one cell are sent as they come.
-const CELL_BYTES_MAX: usize = 1 << 20;
+/// About how many bytes of text of a running cell are shown. At its end the page gets what the file has.
+const CELL_BYTES_MAX: usize = 256 << 10;
 
 /// The pause between two checks whether a prompt was answered.
 const PROMPT_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -60,14 +56,12 @@ struct FollowedSet {
     running: HashMap<String, RunningCell>,
 }
 
-/// A cell that runs, with the outputs that were sent to the pages.
+/// A cell that runs, with the outputs that the pages have.
 #[derive(Default)]
 struct RunningCell {
     notebook: String,
     cell: String,
     outputs: Vec<Value>,
-    /// Whether no more are sent.
-    cut: bool,
 }
 
 impl FollowedSet {
@@ -98,8 +92,8 @@ impl NotebookFollower {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what a running cell has sent to the pages until now, and the number of the last message; no outputs if the
-    /// cell is not followed, or has too many.
+    /// Returns what a running cell has output until now, and the number of the last message; no outputs if the cell is not
+    /// followed.
     pub(super) fn outputs_until_now(
         &self,
         notebook: &str,
@@ -108,28 +102,30 @@ impl NotebookFollower {
         // No output is sent meanwhile.
         let set = self.set();
         let mut cells = set.running.values();
-        let found = cells.find(|it| it.notebook == notebook && it.cell == cell && !it.cut);
+        let found = cells.find(|it| it.notebook == notebook && it.cell == cell);
         (self.feed.number(), found.map(|it| it.outputs.clone()))
     }
 
-    /// Sends new outputs of a job.
-    fn send_outputs(&self, job: &str, message: &PageMessage) {
+    /// Sends what has changed of the outputs of a job's cell.
+    fn send_outputs(&self, job: &str, notebook: &str, cell: &str, now: Vec<Value>) {
         let mut set = self.set();
-        if let PageMessage::Output {
-            notebook,
-            cell,
-            outputs,
-            cut,
-        } = message
-        {
-            let running = set.runs(job, notebook, cell);
-            running.cut |= cut;
-            match running.cut {
-                true => running.outputs.clear(),
-                false => running.outputs.extend(outputs.iter().cloned()),
-            }
+        let before = &mut set.runs(job, notebook, cell).outputs;
+        let same = before
+            .iter()
+            .zip(&now)
+            .take_while(|(one, other)| one == other);
+        let from = same.count();
+        if from == now.len() && from == before.len() {
+            return;
         }
-        self.feed.send(message);
+        let outputs = now[from..].to_vec();
+        *before = now;
+        self.feed.send(&PageMessage::Output {
+            notebook: notebook.to_owned(),
+            cell: cell.to_owned(),
+            from,
+            outputs,
+        });
     }
 
     /// Follows a notebook, from now on. Must be called on the worker.
@@ -292,8 +288,8 @@ async fn pass_outputs(
     let caller = follower.callers.caller(Some(path))?;
     let collector = OutputCollector::default();
     let send = || {
-        for message in collector.take(notebook) {
-            follower.send_outputs(job, &message);
+        for (cell, outputs) in collector.take() {
+            follower.send_outputs(job, notebook, &cell, outputs);
         }
     };
     let mut reported_prompt: Option<(Option<String>, JobPrompt)> = None;
@@ -347,47 +343,36 @@ async fn pass_outputs(
     }
 }
 
-/// Collects the outputs of a job between two messages to the pages.
+/// Collects the outputs of a job.
 #[derive(Default)]
 struct OutputCollector {
     cells: RefCell<Vec<CellOutputs>>,
 }
 
-/// New outputs of one cell.
-#[derive(Default)]
+/// The outputs of one cell so far.
 struct CellOutputs {
     cell: String,
-    outputs: Vec<Value>,
-    /// How many bytes they have.
-    bytes: usize,
-    /// How many bytes were sent before.
-    sent: usize,
-    /// Whether no more are sent.
-    cut: bool,
-    /// Whether `cut` was reported to the pages.
-    is_cut_reported: bool,
+    outputs: OutputAccumulator,
+    has_changed: bool,
 }
 
 impl OutputCollector {
-    /// Returns the messages to the pages.
-    fn take(&self, notebook: &str) -> Vec<PageMessage> {
+    /// Returns the outputs of the cells that have others than before.
+    fn take(&self) -> Vec<(String, Vec<Value>)> {
         let mut cells = self.cells.borrow_mut();
-        let messages = cells.iter_mut().filter_map(|cell| {
-            let has_message = !cell.outputs.is_empty() || (cell.cut && !cell.is_cut_reported);
-            cell.sent += std::mem::take(&mut cell.bytes);
-            cell.is_cut_reported = cell.cut;
-            has_message.then(|| PageMessage::Output {
-                notebook: notebook.to_owned(),
-                cell: cell.cell.clone(),
-                outputs: std::mem::take(&mut cell.outputs),
-                cut: cell.cut,
-            })
+        let changed = cells.iter_mut().filter(|it| it.has_changed);
+        let changed = changed.map(|cell| {
+            cell.has_changed = false;
+            let outputs = cell.outputs.outputs();
+            let outputs = outputs.iter().map(Json::text);
+            let outputs = outputs.filter_map(|text| serde_json::from_str(&text).ok());
+            (cell.cell.clone(), outputs.collect())
         });
-        let messages = messages.collect();
+        let changed = changed.collect();
         // The cells of a job run one after the other.
         let ended_cells = cells.len().saturating_sub(1);
         cells.drain(..ended_cells);
-        messages
+        changed
     }
 }
 
@@ -396,57 +381,21 @@ impl JobObserver for OutputCollector {
         let JobEvent::Output(event) = event else {
             return;
         };
-        let (Some(cell), Some(output)) = (event.cell, as_stored(event)) else {
+        let Some(cell) = event.cell else {
             return;
         };
         let mut cells = self.cells.borrow_mut();
         if cells.last().is_none_or(|last| last.cell != cell) {
             cells.push(CellOutputs {
                 cell: cell.to_owned(),
-                ..CellOutputs::default()
+                outputs: OutputAccumulator::bounded(CELL_BYTES_MAX, "the cell's end"),
+                has_changed: false,
             });
         }
         if let Some(last) = cells.last_mut() {
-            last.push(output, event.content.get().len());
+            let content = event.content.get().as_bytes();
+            let change = last.outputs.take(event.msg_type, content);
+            last.has_changed |= change != OutputChange::Nothing;
         }
     }
-}
-
-impl CellOutputs {
-    fn push(&mut self, output: Value, bytes: usize) {
-        self.bytes += bytes;
-        self.cut |= self.bytes > OUTPUT_BYTES_MAX || self.sent + self.bytes > CELL_BYTES_MAX;
-        if self.cut {
-            return;
-        }
-        let text = |output: &Value| output["text"].as_str().map(str::to_owned);
-        if let Some(last) = self.outputs.last_mut()
-            && output["output_type"] == "stream"
-            && last["output_type"] == "stream"
-            && last["name"] == output["name"]
-            && let (Some(earlier), Some(added)) = (text(last), text(&output))
-        {
-            last["text"] = Value::String(earlier + &added);
-            return;
-        }
-        self.outputs.push(output);
-    }
-}
-
-/// Returns a message of the kernel as a notebook stores it, with what a page needs to update it; `None` for messages
-/// that are no outputs.
-fn as_stored(event: &OutputEvent<'_>) -> Option<Value> {
-    const TYPES: [&str; 6] = [
-        "stream",
-        "display_data",
-        "execute_result",
-        "error",
-        "update_display_data",
-        "clear_output",
-    ];
-    let is_output = TYPES.contains(&event.msg_type);
-    let content: Map<String, Value> = serde_json::from_str(event.content.get()).ok()?;
-    let mut output = Map::from_iter([("output_type".to_owned(), json!(event.msg_type))]);
-    output.extend(content);
-    is_output.then_some(Value::Object(output))
 }

@@ -21,6 +21,7 @@ mod kernel;
 mod notebook_request;
 #[cfg(test)]
 mod openapi;
+mod page_editor;
 mod reply;
 mod server;
 mod socket;

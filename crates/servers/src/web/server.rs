@@ -12,7 +12,7 @@ use tokio_util::task::LocalPoolHandle;
 
 use super::callers::Callers;
 use super::chat::conversation::Conversation;
-use super::chat::{AssistantChoice, Conversations};
+use super::chat::{AssistantChoice, AssistantSetup, Conversations};
 use super::feed::Feed;
 use super::follow::NotebookFollower;
 use super::jupyter::connections::FrontEnds;
@@ -54,6 +54,11 @@ impl WebServer {
             started: Timestamp::now(),
             worker: LocalPoolHandle::new(1),
         }
+    }
+
+    /// Returns who answers on the pages, or how that is set up.
+    pub(super) async fn assistant_setup(&self) -> AssistantSetup {
+        self.conversations.setup().await
     }
 
     /// Returns the conversation about a notebook.
@@ -115,6 +120,11 @@ impl WebServer {
     /// It is outside of the server's folder, or no notebook.
     pub(super) fn notebook(&self, id: &str) -> Result<PathBuf, Problem> {
         self.callers.notebook(id)
+    }
+
+    /// Returns the name under which the pages act.
+    pub(super) fn name(&self) -> &str {
+        self.callers.name()
     }
 
     /// Returns what a running cell has sent to the pages until now, and the number of the last message.

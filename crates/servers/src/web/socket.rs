@@ -1,4 +1,4 @@
-//! The websocket over which a page receives what happens.
+//! The websocket over which a page receives what happens, and says what is typed there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use super::feed::{FeedStart, alive, reload};
+use super::feed::{FeedStart, alive, live_ended, reload};
 use super::handshake::{Handshake, NO_WEBSOCKET, WebSocket};
+use super::page_editor::{self, PageEditor};
 use super::reply::field;
 use super::server::WebServer;
 
-/// The longest message from a page, in bytes. Pages send none.
-const MESSAGE_BYTES_MAX: usize = 4096;
+/// The longest message from a page, in bytes. With a longer one the connection ends.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// How often the server sends a page a ping, which the page has to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -49,20 +50,21 @@ pub(super) async fn connect(
     let (response, connected) = handshake.accept(None, config);
     tokio::spawn(async move {
         if let Some(stream) = connected.await {
-            serve(stream, feed).await;
+            serve(stream, feed, &server).await;
         }
         drop(permit);
     });
     response
 }
 
-/// Sends messages until the page closes, is silent, or does not take them in time.
-async fn serve(stream: WebSocket, feed: FeedStart) {
+/// Passes messages until the page closes, is silent, or does not take them in time.
+async fn serve(stream: WebSocket, feed: FeedStart, server: &WebServer) {
     let (mut to_page, mut from_page) = stream.split();
     let FeedStart { first, mut next } = feed;
     let mut pings = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     let mut last_received = Instant::now();
     let mut waiting = first.into_iter();
+    let mut editor: Option<PageEditor> = None;
     loop {
         let message = match waiting.next() {
             Some(text) => Message::Text(text),
@@ -72,10 +74,23 @@ async fn serve(stream: WebSocket, feed: FeedStart) {
                     Err(RecvError::Lagged(_)) => Message::Text(reload()),
                     Err(RecvError::Closed) => return,
                 },
+                line = page_editor::next_line(&mut editor) => {
+                    Message::Text(line.unwrap_or_else(|| {
+                        editor = None;
+                        live_ended()
+                    }))
+                },
                 received = from_page.next() => match received {
                     Some(Ok(message)) if !message.is_close() => {
                         last_received = Instant::now();
-                        continue;
+                        match message {
+                            Message::Text(text)
+                                if !page_editor::take(&mut editor, &text, server).await =>
+                            {
+                                Message::Text(live_ended())
+                            }
+                            _ => continue,
+                        }
                     }
                     _ => {
                         // The page waits for the answer to its close frame.

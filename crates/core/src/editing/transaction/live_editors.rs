@@ -73,9 +73,9 @@ pub(super) struct LiveEditors {
     changes: u32,
 }
 
-/// Says whether an editor that makes changes has a notebook open.
+/// Says whether an editor that makes changes, also those of outputs, has a notebook open.
 pub(crate) fn has_open(notebook: &NotebookFile) -> bool {
-    editors(notebook).next().is_some()
+    editors(notebook).any(|editor| !editor.only_texts)
 }
 
 /// Says whether an editor has a notebook open in a room, and has the room's server write it.

@@ -13,6 +13,8 @@ pub struct LiveText {
     pub(super) editor: String,
     /// Whether it takes in what others write.
     pub(super) can_change: bool,
+    /// The name under which the person at it acts.
+    pub(super) by: String,
     notebook: LiveNotebook,
 }
 
@@ -21,11 +23,13 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
     let mut editors = notebook.project.live_editors();
     editors.retain(Process::is_live_editor);
     let of_this = editors.into_iter().flat_map(|editor| {
+        let by = editor.by();
         let notebooks = editor.notebooks.into_iter();
         let notebooks = notebooks.filter(|it| it.notebook == notebook.key);
         notebooks.map(move |notebook| LiveText {
             editor: editor.editor.clone(),
             can_change: editor.can_change,
+            by: by.clone(),
             notebook,
         })
     });
@@ -34,6 +38,12 @@ pub(super) fn texts(notebook: &NotebookFile) -> Option<Vec<LiveText>> {
 }
 
 impl LiveText {
+    /// Returns the text from which the person began to change a cell, if the editor merges what others write.
+    pub(super) fn base(&self, cell: &str) -> Option<&str> {
+        let mut cells = self.notebook.cells.iter();
+        cells.find(|it| it.cell == cell)?.base.as_deref()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.notebook.cells.is_empty()
     }

@@ -34,7 +34,7 @@ use super::notebook_file::NotebookFile;
 use crate::activity::notification;
 use crate::activity::zone;
 use crate::kernel::variables::{ProcessVariables, Variables};
-use crate::notebook::{Cell, Conflict, Document, Revision};
+use crate::notebook::{Cell, Conflict, Document, Revision, merge_keeping_both, merge_texts};
 use crate::project::joined::JoinedFrontEnd;
 
 /// How many files are read at most.
@@ -152,12 +152,14 @@ pub fn without_auto_save(variables: &dyn Variables) -> Vec<PathBuf> {
 }
 
 impl Unsaved {
-    /// Returns the changes of cells that have unsaved text, as conflicts with that text as `theirs`.
+    /// Returns the changes of cells that have unsaved text, as conflicts with that text as `theirs`. A change of other lines is
+    /// none where the editor merges it, nor is one `by` the person who has typed the text there.
     pub fn conflicts(
         &self,
         notebook: &NotebookFile,
         before: &Document,
         after: &Document,
+        by: &str,
     ) -> Vec<Conflict> {
         let Self::Found(versions) = self else {
             return Vec::new();
@@ -165,11 +167,13 @@ impl Unsaved {
         let cells = after.cells().iter();
         let remaining: HashMap<_, _> = cells.map(|cell| (cell.id(), cell)).collect();
         let mut conflicts: Vec<Conflict> = Vec::new();
-        for version in versions {
+        for version in versions.iter().filter(|it| !it.is_by(by)) {
             for (cell, theirs) in version.typed_in(notebook, before) {
                 let yours = remaining.get(cell.id());
                 let is_conflict = yours.is_none_or(|yours| {
-                    yours.revision() != cell.revision() && !yours.has_same_text(&theirs)
+                    yours.revision() != cell.revision()
+                        && !yours.has_same_text(&theirs)
+                        && !version.merges(cell, yours, &theirs)
                 });
                 let is_new = |it: &Conflict| it.cell.as_deref() != Some(cell.id());
                 if is_conflict && conflicts.iter().all(is_new) {
@@ -275,6 +279,26 @@ impl UnsavedVersion {
 
     fn can_change(&self) -> bool {
         matches!(self, Self::Live(text) if text.can_change)
+    }
+
+    /// Says whether the editor merges a change of a cell with the person's, which is in other lines.
+    fn merges(&self, cell: &Cell, yours: &Cell, theirs: &Cell) -> bool {
+        let Self::Live(text) = self else {
+            return false;
+        };
+        let base = text.base(cell.id()).filter(|_| text.can_change);
+        let Some(base) = base.filter(|_| yours.cell_type() == cell.cell_type()) else {
+            return false;
+        };
+        // The editor may not have the last lines of the file yet: they are not what the person has changed.
+        let file = cell.source();
+        let theirs = merge_keeping_both(base, &theirs.source(), &file);
+        merge_texts(&file, &yours.source(), &theirs).is_some()
+    }
+
+    /// Says whether the person who acts under this name has typed it. A backup does not tell.
+    fn is_by(&self, by: &str) -> bool {
+        matches!(self, Self::Live(text) if text.by == by)
     }
 
     fn is_readable(&self) -> bool {
@@ -490,8 +514,11 @@ fn timestamp(ms: f64) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::editing::editor_back_off::joined_here;
+    use crate::kernel::process::Process;
     use crate::notebook::{NewCell, Operation};
     use crate::project::event::fixtures::event;
+    use crate::project::live_editor::{LiveEditor, LiveNotebook, UnsavedText};
+    use crate::project::pid_namespace;
 
     const NOTEBOOK: &str = r#"{"cells":[
  {"cell_type":"code","execution_count":null,"id":"aaaa","metadata":{},"outputs":[],"source":"x = 1"},
@@ -553,7 +580,7 @@ mod tests {
                 .unwrap();
             let unsaved = self.find();
             (
-                unsaved.conflicts(&self.notebook, &before, &after),
+                unsaved.conflicts(&self.notebook, &before, &after, "claude"),
                 unsaved
                     .note(&self.notebook, &before, "claude")
                     .map(|note| note.text),
@@ -696,5 +723,52 @@ mod tests {
         notification::noticed(&desk.notebook.project, "claude", &[first.notice.unwrap()]);
         assert_eq!(note("claude"), None);
         assert!(note("codex").is_some());
+    }
+
+    #[test]
+    fn an_edit_of_other_lines_is_a_conflict_only_where_the_editor_does_not_merge_it() {
+        let desk = Desk::new();
+        let text = |source: &str| NOTEBOOK.replace("x = 1", source);
+        std::fs::write(&desk.notebook.real, text("x = 1\\ny = 1")).unwrap();
+        let conflicts = |base: Option<&str>, source: &str, by: &str| {
+            let process = Process::current();
+            let record = LiveEditor {
+                pid: process.pid,
+                start_time: process.start_time,
+                boot_id: process.boot_id,
+                pid_namespace: pid_namespace(),
+                at: Timestamp::now(),
+                editor: "browser".to_owned(),
+                can_change: true,
+                only_texts: true,
+                notebooks: vec![LiveNotebook {
+                    notebook: desk.notebook.key.clone(),
+                    room: false,
+                    saved: None,
+                    since: None,
+                    cells: vec![UnsavedText {
+                        cell: "aaaa".to_owned(),
+                        source: "typed\ny = 1".to_owned(),
+                        base: base.map(str::to_owned),
+                    }],
+                }],
+            };
+            desk.notebook.project.write_live_editor(&record).unwrap();
+            let before = desk.notebook.read().unwrap();
+            let after = Document::parse(text(source).into_bytes()).unwrap();
+            desk.find()
+                .conflicts(&desk.notebook, &before, &after, by)
+                .len()
+        };
+        let merges = Some("x = 1\ny = 1");
+        assert_eq!(conflicts(merges, "agent\\ny = 1", "claude"), 1);
+        assert_eq!(conflicts(merges, "x = 1\\ny = 2", "claude"), 0);
+        assert_eq!(conflicts(None, "x = 1\\ny = 2", "claude"), 1);
+        // The file has lines of others, and of an earlier save, that the editor does not take into account yet.
+        let earlier = text("typ\\ny = 0");
+        std::fs::write(&desk.notebook.real, earlier).unwrap();
+        assert_eq!(conflicts(merges, "typ\\ny = 2", "claude"), 0);
+        // The person's own save comes from there.
+        assert_eq!(conflicts(merges, "agent\\ny = 1", "human (browser)"), 0);
     }
 }

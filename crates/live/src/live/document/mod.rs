@@ -27,6 +27,9 @@ use crate::project::live_editor::StoredInRoom;
 /// How many texts of a cell are known by which a save of the editor is recognised, at most.
 const MOST_TEXTS: usize = 512;
 
+/// How many of the last texts of a cell are known whole, by which a save is recognised that was merged with lines of others.
+const LAST_TEXTS: usize = 16;
+
 /// How many versions of the file are known that an editor may have loaded, at most.
 const MOST_VERSIONS: usize = 32;
 
@@ -51,6 +54,8 @@ pub struct UnsavedCell {
     pub id: String,
     /// The text in the editor.
     pub source: String,
+    /// The text that the editor and the file last had in common, for an editor that takes texts alone.
+    pub base: Option<String>,
 }
 
 /// Where the exchange with the editor stands.
@@ -100,6 +105,8 @@ pub struct LiveDocument {
     phase: Phase,
     /// The hashes of the texts that each cell had in the editor since the base, the last one last.
     texts: HashMap<String, VecDeque<u64>>,
+    /// The last of these texts, where the editor's saves are commands of `nb`, each with the base at that time.
+    last_texts: HashMap<String, VecDeque<(String, String)>>,
     /// The hashes of the versions that the file had since the base, the last one last.
     versions: VecDeque<u64>,
     conflicts: BTreeMap<String, ShownConflict>,
@@ -131,6 +138,8 @@ pub struct LiveDocument {
     is_reopening: bool,
     /// Whether the editor can do what requests ask for.
     can_change: bool,
+    /// Whether the editor takes texts and the order of cells alone, and its saves are commands of `nb`.
+    only_texts: bool,
     /// Whether the document is in a room, whose server writes the file: all that the file has comes from the editors.
     is_room: bool,
     /// Whether that server was asked to write what was proposed.
@@ -195,6 +204,7 @@ impl LiveDocument {
             names,
             phase: Phase::Changed,
             texts: HashMap::new(),
+            last_texts: HashMap::new(),
             versions: VecDeque::new(),
             conflicts: BTreeMap::new(),
             overwritten: BTreeMap::new(),
@@ -211,6 +221,7 @@ impl LiveDocument {
             needs_file: false,
             is_reopening: false,
             can_change,
+            only_texts: false,
             is_room: opened.room,
             is_stored: false,
             stored: StoredInRoom::default(),
@@ -222,6 +233,12 @@ impl LiveDocument {
             live.find_base(earlier)?;
         }
         Ok(live)
+    }
+
+    /// From now on the editor is asked for texts and the order of cells alone: it reads the rest of the file by itself. Its
+    /// saves are commands of `nb`, which propose texts that it had.
+    pub fn take_only_texts(&mut self) {
+        self.only_texts = true;
     }
 
     /// Takes the file's version for the base but for the texts that differ: there it is the earlier text. Without one it is
@@ -442,10 +459,16 @@ impl LiveDocument {
                 |other: Option<&Cell>| other.is_none_or(|it| it.source() != cell.source());
             differs(before) && differs(in_file)
         });
+        let base = |cell: &Cell| {
+            let base = self.base.cell_by_id(cell.id());
+            base.filter(|_| self.only_texts)
+                .map(|base| base.source().into_owned())
+        };
         unsaved
             .map(|cell| UnsavedCell {
                 id: cell.id().to_owned(),
                 source: cell.source().into_owned(),
+                base: base(cell),
             })
             .collect()
     }
@@ -503,6 +526,13 @@ impl LiveDocument {
     fn remember_text(&mut self, id: &str, source: &str) {
         if let Save::Asked(changed) | Save::Writing(changed) = &mut self.save {
             changed.insert(id.to_owned());
+        }
+        if self.only_texts
+            && let Some(base) = self.base.cell_by_id(id)
+        {
+            let texts = self.last_texts.entry(id.to_owned()).or_default();
+            texts.truncate(LAST_TEXTS - 1);
+            texts.push_front((base.source().into_owned(), source.to_owned()));
         }
         let texts = self.texts.entry(id.to_owned()).or_default();
         texts.push_back(hash(source));
@@ -699,6 +729,9 @@ impl LiveDocument {
     /// Makes the version of the file that the editor now has the base.
     fn rebase(&mut self, base: Document, stamp: String) {
         self.base = base;
+        if self.only_texts {
+            self.say_bases();
+        }
         // A merge takes any other difference for a change by the person, which keeps a cell that others remove.
         self.editor.take_data(&self.base);
         self.versions.clear();
@@ -714,10 +747,31 @@ impl LiveDocument {
             }
             now.is_some()
         });
+        self.last_texts.retain(|id, _| {
+            let now = editor.cell_by_id(id).map(Cell::source);
+            now.is_some_and(|now| bases.cell_by_id(id).is_none_or(|it| it.source() != now))
+        });
         self.chosen.clear();
         let conflicts = &self.conflicts;
         self.unknown.retain(|id| conflicts.contains_key(id));
         self.say_synced();
+    }
+
+    /// Tells the editor from which texts of the file its unsaved ones are made.
+    fn say_bases(&mut self) {
+        for cell in self.base.cells() {
+            let source = cell.source();
+            let mine = self.editor.cell_by_id(cell.id());
+            if mine.is_some_and(|mine| mine.source() != source)
+                && let Some(name) = self.names.name(cell.id())
+                && !self.conflicts.contains_key(cell.id())
+            {
+                self.requests.push_back(EditorRequest::Base {
+                    cell: name.to_owned(),
+                    source: source.into_owned(),
+                });
+            }
+        }
     }
 
     /// Tells the editor that it has all that the file has.
@@ -795,6 +849,9 @@ impl LiveDocument {
         self.drop_outdated_choices();
         if !self.can_change {
             self.take_equal_texts();
+        }
+        if self.only_texts {
+            self.take_merged_saves();
         }
         let merged = merge(&self.base, &self.editor, &self.file.document, &|_| false);
         let mut target = merged.document;

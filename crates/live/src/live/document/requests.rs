@@ -159,27 +159,33 @@ impl LiveDocument {
             if now.source() == cell.source() || now.cell_type() != cell.cell_type() {
                 continue;
             }
+            let source = cell.source().into_owned();
+            let in_base = base
+                .cell_by_id(cell.id())
+                .map(|it| it.source().into_owned());
             self.seq += 1;
             self.requests.push_back(EditorRequest::Set {
                 seq: self.seq,
                 cell: name_of(&self.names, cell.id()),
                 was: now.source().into_owned(),
-                source: cell.source().into_owned(),
+                source: source.clone(),
+                base: in_base
+                    .clone()
+                    .filter(|it| self.only_texts && *it != source),
                 by: by.clone(),
             });
-            let in_base = base
-                .cell_by_id(cell.id())
-                .map(|it| it.source().into_owned());
             open.insert(
                 self.seq,
                 Change::Set {
                     id: cell.id().to_owned(),
-                    source: cell.source().into_owned(),
+                    source,
                     in_base: in_base.unwrap_or_default(),
                 },
             );
         }
-        self.ask_for_data(target, &mut open);
+        if !self.only_texts {
+            self.ask_for_data(target, &mut open);
+        }
         open
     }
 

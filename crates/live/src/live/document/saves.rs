@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{LiveDocument, Phase, Save, ShownConflict, VersionOfOthers, new_cell, reached};
 use crate::live::protocol::EditorRequest;
-use crate::notebook::{Cell, Document, merge, unite_texts};
+use crate::notebook::{Cell, Document, merge, merge_texts, unite_texts};
 
 impl LiveDocument {
     pub(super) fn saving(&mut self) -> bool {
@@ -192,6 +192,25 @@ impl LiveDocument {
                     let _ = self.base.set_source(at, &source);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Recognises a text of the editor in the file, also where the command that saved it has added lines of others: what was
+    /// typed since then was made from that text.
+    pub(super) fn take_merged_saves(&mut self) {
+        for cell in self.file.document.cells() {
+            let Some(at) = self.base.position_by_id(cell.id()) else {
+                continue;
+            };
+            let (base, file) = (self.base.cells()[at].source(), cell.source());
+            let texts = self.last_texts.get(cell.id()).filter(|_| base != file);
+            let mut saved = texts.into_iter().flatten().filter_map(|(before, text)| {
+                let saved = merge_texts(before, text, &base)?;
+                (merge_texts(&base, &saved, &file)? == file).then_some(saved)
+            });
+            if let Some(saved) = saved.next() {
+                let _ = self.base.set_source(at, &saved);
             }
         }
     }

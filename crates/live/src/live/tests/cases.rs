@@ -63,6 +63,7 @@ fn what_others_write_becomes_one_set_of_that_cell() {
         cell: "e-c0".to_owned(),
         was: "a\nb".to_owned(),
         source: "a\nb\nagent".to_owned(),
+        base: None,
         by: "claude".to_owned(),
     };
     assert_eq!(requests(&mut live), [set]);
@@ -647,6 +648,7 @@ fn in_a_room_the_editor_gets_only_what_is_proposed_and_has_it_stored() {
         cell: "e-c1".to_owned(),
         was: "b".to_owned(),
         source: "agent".to_owned(),
+        base: None,
         by: "claude".to_owned(),
     };
     assert_eq!(requests(&mut live), [set]);
@@ -708,4 +710,91 @@ fn a_writer_in_a_room_learns_which_text_of_the_person_its_own_was_merged_with() 
     requests(&mut live);
     assert_eq!(live.stored().replaced["c0"], "a\nb\ntyped");
     assert!(live.stored().refused.is_empty());
+}
+
+/// Opens a notebook in an editor that takes texts alone.
+fn opened_for_texts(file: &Document) -> LiveDocument {
+    let mut live = opened(file);
+    live.take_only_texts();
+    live
+}
+
+fn base_of(source: &str) -> EditorRequest {
+    EditorRequest::Base {
+        cell: "e-c0".to_owned(),
+        source: source.to_owned(),
+    }
+}
+
+#[test]
+fn a_save_by_a_command_is_no_conflict_with_what_is_typed_after_it() {
+    let file = notebook(&["a"]);
+    let mut live = opened_for_texts(&file);
+    typed(&mut live, "e-c0", "ab");
+    typed(&mut live, "e-c0", "abc");
+    live.propose(version(&with_text(&file, 0, "ab"), 1));
+    assert_eq!(requests(&mut live), [base_of("ab")]);
+    assert!(live.has_version());
+    live.written();
+    assert_eq!(requests(&mut live), [synced("1")]);
+    assert_eq!(live.unsaved()[0].source, "abc");
+}
+
+#[test]
+fn a_save_that_was_merged_with_lines_of_others_is_no_conflict_with_what_is_typed_after_it() {
+    let file = notebook(&["a\nb\nc"]);
+    let mut live = opened_for_texts(&file);
+    typed(&mut live, "e-c0", "a1\nb\nc");
+    typed(&mut live, "e-c0", "a12\nb\nc");
+    live.propose(version(&with_text(&file, 0, "a1\nb\nagent"), 1));
+    let [
+        EditorRequest::Set {
+            seq, source, base, ..
+        },
+    ] = &requests(&mut live)[..]
+    else {
+        panic!("one set");
+    };
+    assert_eq!(source, "a12\nb\nagent");
+    assert_eq!(base.as_deref(), Some("a1\nb\nagent"));
+    live.event(EditorEvent::Applied { seq: *seq });
+    live.written();
+    assert_eq!(requests(&mut live), [base_of("a1\nb\nagent"), synced("1")]);
+    // A text that others have not kept is no save.
+    typed(&mut live, "e-c0", "a123\nb\nagent");
+    live.file(version(&with_text(&file, 0, "other\nb\nagent"), 2));
+    let conflict = requests(&mut live);
+    assert!(
+        matches!(conflict[..], [EditorRequest::Conflict { .. }]),
+        "{conflict:?}"
+    );
+}
+
+#[test]
+fn a_set_has_the_text_of_the_file_where_lines_are_unsaved() {
+    let file = notebook(&["a\nb", "c"]);
+    let mut live = opened_for_texts(&file);
+    typed(&mut live, "e-c0", "typed\nb");
+    let agents = with_text(&with_text(&file, 0, "a\nagent"), 1, "agent");
+    live.propose(version(&agents, 1));
+    let sets = requests(&mut live)
+        .into_iter()
+        .map(|request| match request {
+            EditorRequest::Set { source, base, .. } => (source, base),
+            other => panic!("{other:?}"),
+        });
+    let sets: Vec<_> = sets.collect();
+    let merged = ("typed\nagent".to_owned(), Some("a\nagent".to_owned()));
+    assert_eq!(sets, [merged, ("agent".to_owned(), None)]);
+}
+
+#[test]
+fn an_editor_that_takes_texts_alone_is_not_asked_for_outputs_and_metadata() {
+    let file = notebook(&["a", "c"]);
+    let mut live = opened_for_texts(&file);
+    let mut changed = with_text(&file, 1, "agent");
+    put_data(&mut changed, 0, Some(7), Some(7));
+    live.file(version(&changed, 1));
+    let sent = requests(&mut live);
+    assert!(matches!(sent[..], [EditorRequest::Set { .. }]), "{sent:?}");
 }

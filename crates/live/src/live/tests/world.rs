@@ -1051,6 +1051,7 @@ impl Editor {
                 self.to_editor.clear();
                 EditorEvent::Open(edited(self.cells.clone()))
             }
+            EditorRequest::Base { .. } => unreachable!("no editor takes texts alone"),
             EditorRequest::Store { .. } => unreachable!("no document is in a room"),
         };
         self.to_nb.push_back(answer);

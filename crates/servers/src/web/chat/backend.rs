@@ -43,16 +43,46 @@ impl AssistantChoice {
     /// # Errors
     /// Why it cannot be used.
     pub(in crate::web) async fn check(&self) -> Result<(), Problem> {
-        match self.assistant.as_deref() {
+        match self.assistant {
             None => Ok(()),
-            Some(name) if Provider::is_name(name) => {
-                let model = self.model.as_deref();
-                let provider = Provider::find(Some(name), model, &ProcessVariables).await;
-                provider.map(drop).map_err(|error| of_model(&error))
-            }
-            Some(command) => launch(command).map(drop),
+            Some(_) => self.described().await.map(drop),
         }
     }
+
+    /// Returns who answers.
+    async fn described(&self) -> Result<String, Problem> {
+        let name = self.assistant.as_deref();
+        if let Some(command) = name.filter(|name| !Provider::is_name(name)) {
+            return Ok(format!("{}, a coding agent", launch(command)?.name));
+        }
+        let provider = Provider::find(name, self.model.as_deref(), &ProcessVariables).await;
+        let provider = provider.map_err(|error| of_model(&error))?;
+        Ok(format!("{} at {}", provider.model(), provider.host()))
+    }
+
+    /// Returns who answers, or how that is set up. No request is sent to a model.
+    pub(super) async fn setup(&self) -> AssistantSetup {
+        match self.described().await {
+            Ok(text) => AssistantSetup {
+                text,
+                hints: Vec::new(),
+            },
+            Err(problem) => AssistantSetup {
+                text: problem.message,
+                hints: problem.hints.iter().map(ToString::to_string).collect(),
+            },
+        }
+    }
+}
+
+/// Who answers on the page, as far as it is known before the first message.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::web) struct AssistantSetup {
+    /// The model and its host, or the coding agent; else why there is none.
+    text: String,
+    /// How an assistant is set up; nothing if one is.
+    hints: Vec<String>,
 }
 
 /// The stored state of an assistant.

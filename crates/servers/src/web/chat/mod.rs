@@ -13,9 +13,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::OnceCell;
 use tokio_util::task::LocalPoolHandle;
 
 pub use self::backend::AssistantChoice;
+pub(super) use self::backend::AssistantSetup;
 use self::conversation::Conversation;
 use super::feed::Feed;
 use crate::api::problem::{Problem, ProblemKind};
@@ -29,6 +31,8 @@ pub(super) struct Conversations {
     /// The folder whose notebooks are served.
     root: PathBuf,
     open: Mutex<HashMap<String, Arc<Conversation>>>,
+    /// A command may print the key: it is run once.
+    setup: OnceCell<AssistantSetup>,
 }
 
 impl Conversations {
@@ -37,7 +41,14 @@ impl Conversations {
             choice,
             root: root.to_owned(),
             open: Mutex::default(),
+            setup: OnceCell::new(),
         }
+    }
+
+    /// Returns who answers, or how that is set up.
+    pub(super) async fn setup(&self) -> AssistantSetup {
+        let setup = self.setup.get_or_init(|| self.choice.setup()).await;
+        setup.clone()
     }
 
     /// Returns the conversation about a notebook.

@@ -95,7 +95,8 @@ async fn send_message(
 
 /// `GET /api/notebooks/{id}/chat`
 async fn conversation(State(server): Server, Path(id): Path<String>) -> Response {
-    reply(&server, &id, async |it| Reply::of(&it.answer())).await
+    let setup = server.assistant_setup().await;
+    reply(&server, &id, async |it| Reply::of(&it.answer(setup))).await
 }
 
 /// `GET /api/notebooks/{id}/chat/{turn}`

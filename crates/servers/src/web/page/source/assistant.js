@@ -29,6 +29,8 @@ export class AssistantPanel {
     /** How many messages of the server were heard of. An answer that was asked for before one is older than it. */
     this.heard = 0;
     this.list = make("div.turns", { role: "log", "aria-live": "polite", "aria-label": "Conversation" });
+    /** Who answers, or how that is set up. */
+    this.setup = make("p.setup");
     this.field = make("textarea", {
       rows: "3",
       "aria-label": "Message to the assistant",
@@ -40,6 +42,7 @@ export class AssistantPanel {
     this.newButton = button("New", "Forget this conversation and begin a new one", () => this.forget());
     node.append(
       this.list,
+      this.setup,
       this.field,
       make("div.tools", { role: "toolbar", "aria-label": "Assistant" }, this.sendButton, this.stopButton, this.newButton),
     );
@@ -93,6 +96,8 @@ export class AssistantPanel {
     }
     this.works(answer.running !== null);
     if (!isOpen) return;
+    const { text, hints } = answer.assistant;
+    this.setup.textContent = visible([text, ...hints].join("\n"));
     this.removeTurns();
     for (const turn of answer.turns) {
       const view = this.view(turn.id, turn.message);

@@ -2,8 +2,8 @@
 
 import { differences } from "./diff.js";
 import { Editor } from "./editor.js";
-import { LiveOutputs, Outputs, showMarkdown } from "./outputs.js";
-import { InSteps, button, duration, iconButton, make, runButton } from "./parts.js";
+import { Outputs, showMarkdown } from "./outputs.js";
+import { InSteps, button, duration, iconButton, make, plain, runButton } from "./parts.js";
 
 const mounting = new InSteps((view) => view.mount());
 
@@ -26,7 +26,7 @@ export class CellView {
     /** Which outputs are here. */
     this.outputsDigest = this.data.outputs && data.outputs_digest;
     /** The source and the revision from which the person edits. */
-    this.base = { source: plain(data.source), revision: data.revision };
+    this.base = { source: book.live.known?.get(data.id) ?? plain(data.source), revision: data.revision };
     this.isEditing = false;
     this.isWaiting = false;
     this.running = null;
@@ -65,7 +65,7 @@ export class CellView {
     this.nameNode = make("div.name");
     this.note = make("div.note");
     this.source = make("div.source");
-    this.plain = make("pre.plain", {}, this.data.source);
+    this.plain = make("pre.plain", {}, this.base.source);
     this.rendered = make("div.rendered.jp-RenderedHTMLCommon", { hidden: true });
     this.source.append(this.plain);
     this.question = make("div.question", { hidden: true });
@@ -136,7 +136,10 @@ export class CellView {
       type: this.data.type,
       label: () => `Source of cell ${this.name}`,
       acts: {
-        changed: () => this.showState(),
+        changed: () => {
+          this.showState();
+          this.book.live.typed();
+        },
         entered: () => {
           this.isEditing = true;
           this.showState();
@@ -181,26 +184,52 @@ export class CellView {
     this.data = { ...data, outputs: given ?? this.data.outputs };
     if (isNew) {
       const source = plain(data.source);
-      if (!this.isChanged || this.text === source) {
-        this.base = { source, revision: data.revision };
-        if (this.editor) this.editor.text = source;
-        else this.plain.textContent = source;
-        this.conflict.hidden = true;
+      if (this.base.source === source) {
+        this.base.revision = data.revision;
+      } else if (this.text === source) {
+        this.takeText(source, source, data.revision);
+      } else if (!this.isChanged) {
+        // What `nb live` has said may be newer than the answer.
+        const told = this.book.live.known?.get(this.id) ?? source;
+        this.takeText(told, told, told === source ? data.revision : this.base.revision);
       }
       if (this.editor && this.editorType !== data.type) this.makeEditor();
     }
     if (isElsewhere) this.editor?.relabel();
     // What the kernel has sent is newer than the file until the file has the whole run.
-    if (this.live && !keepsOutputs && this.live.isOver(data)) this.live = null;
+    if (this.live && !keepsOutputs && this.isOver(data.execution_count)) this.live = null;
     this.show();
     this.loadOutputs();
+  }
+
+  /** Takes a text, and the one that the notebook has. */
+  takeText(text, source, revision = this.base.revision) {
+    this.base = { source, revision };
+    if (this.editor) this.editor.text = text;
+    else this.plain.textContent = text;
+    if (text === source) this.conflict.hidden = true;
+    this.showState();
+  }
+
+  /** Takes the text from which the person's is made. */
+  takeBase(source) {
+    this.base.source = source;
+    if (plain(this.data.source) === source) this.base.revision = this.data.revision;
+    this.showState();
+  }
+
+  /** Takes what the person had typed before the page was loaded again. */
+  resumes({ text, base }) {
+    this.base = base;
+    this.mount();
+    this.takeText(text, base.source);
   }
 
   /** Takes outputs that were loaded. */
   takeOutputs({ outputs, outputs_digest: digest, execution_count: count }) {
     this.outputsDigest = digest;
     this.data = { ...this.data, outputs };
-    if (this.live?.isOver({ execution_count: count })) this.live = null;
+    if (this.live && this.isOver(count)) this.live = null;
     this.show();
     this.loadOutputs();
   }
@@ -288,14 +317,16 @@ export class CellView {
     this.showState();
   }
 
-  /** Begins with the outputs of a run, as the kernel sends them. */
+  /** Begins with the outputs of a run. */
   beginsLive() {
     this.late = null;
-    this.live = new LiveOutputs();
-    this.live.isOver = (data) => {
-      const end = this.live.end;
-      return end !== undefined && (end === null || data.execution_count === end);
-    };
+    this.live = { outputs: [] };
+  }
+
+  /** Returns whether the notebook has the outputs of the run, with this count. */
+  isOver(count) {
+    const { end } = this.live;
+    return end !== undefined && (end === null || count === end);
   }
 
   /** Begins with the outputs of a run that has begun before. */
@@ -307,22 +338,21 @@ export class CellView {
     this.late = null;
     if (!outputs) return;
     this.beginsLive();
-    this.prints({ outputs });
+    this.prints({ from: 0, outputs });
     late.filter((message) => message.number > number).forEach((message) => this.prints(message));
   }
 
-  /** Takes outputs of the run. */
+  /** Takes outputs of the run: they replace those from a place on. */
   prints(message) {
-    const { outputs, cut } = message;
-    // What was printed before them is not here yet.
-    this.late?.push(message);
-    if (!this.live) return;
-    if (cut) {
-      this.live = null;
-    } else {
-      outputs.forEach((output) => this.live.take(output));
+    if (this.late) {
+      // What was printed before them is not here yet.
+      this.late.push(message);
+    } else if (this.live && message.from > this.live.outputs.length) {
+      this.joinsLive();
+    } else if (this.live) {
+      this.live.outputs.splice(message.from, Infinity, ...message.outputs);
+      this.show();
     }
-    this.show();
   }
 
   /** Marks the run as over. */
@@ -410,6 +440,3 @@ export class CellView {
 
 /** Returns the outputs in what the server says of a cell; null if it has left them out. */
 const outputsOf = (data) => data.outputs ?? (data.output_count === 0 ? [] : null);
-
-/** Returns a text with the ends of lines that an editor has. */
-const plain = (text) => text.replace(/\r\n?/g, "\n");

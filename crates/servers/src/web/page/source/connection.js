@@ -1,4 +1,4 @@
-// The server: requests, and the messages of its websocket.
+// The server: requests, and the messages over its websocket.
 
 /** What the server has refused. `error` is its problem: kind, message, hints, conflicts. */
 export class Refused extends Error {
@@ -47,6 +47,9 @@ const LONGEST = 5000;
 /** After how long without a message the connection is dead, in milliseconds. The server sends one every 30 seconds. */
 const SILENCE = 75_000;
 
+/** The longest message to the server, in bytes. */
+const LONGEST_MESSAGE = 16 << 20;
+
 /** Receives the server's messages, and connects again when the connection is lost. */
 export class Connection {
   /** `receives` gets each message; `changes` is called with whether the server is connected, and whether that is the first time. */
@@ -80,6 +83,14 @@ export class Connection {
       this.pause = Math.min(2 * this.pause, LONGEST);
     };
     this.hears();
+  }
+
+  /** Sends a message, if the server is connected and it is not too long; returns whether it was sent. */
+  send(message) {
+    const text = JSON.stringify(message);
+    const isSent = this.socket.readyState === WebSocket.OPEN && new Blob([text]).size <= LONGEST_MESSAGE;
+    if (isSent) this.socket.send(text);
+    return isSent;
   }
 
   /** Notes that the server is there: it is waited for from now on. */

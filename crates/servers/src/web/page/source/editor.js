@@ -5,7 +5,7 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { markdown } from "@codemirror/lang-markdown";
 import { python } from "@codemirror/lang-python";
 import { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { EditorState, Prec } from "@codemirror/state";
+import { EditorState, Prec, Transaction } from "@codemirror/state";
 import { EditorView, drawSelection, keymap, runScopeHandlers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
@@ -79,7 +79,9 @@ export class Editor {
     let [from, to] = [now.length, text.length];
     while (from > start && to > start && now[from - 1] === text[to - 1]) [from, to] = [from - 1, to - 1];
     this.isSetting = true;
-    this.view.dispatch({ changes: { from: start, to: from, insert: text.slice(start, to) } });
+    // The person's undo takes back what the person has typed.
+    const annotations = Transaction.addToHistory.of(false);
+    this.view.dispatch({ changes: { from: start, to: from, insert: text.slice(start, to) }, annotations });
     this.isSetting = false;
   }
 

@@ -3,6 +3,7 @@
 import { CellView } from "./cell.js";
 import { Refused, pathOf, request } from "./connection.js";
 import { showKeys } from "./keys.js";
+import { Live } from "./live.js";
 import { closeWidgets, endWidgets } from "./outputs.js";
 import { InSteps, button, iconButton, make, soon } from "./parts.js";
 
@@ -42,6 +43,7 @@ export class Notebook {
   constructor(id, page) {
     this.id = id;
     this.page = page;
+    this.live = new Live(this);
     this.node = make("div.cells", { role: "list" });
     const add = (picture, name, type, words) => iconButton(picture, name, () => this.insert(null, "after", true, type), { words });
     this.end = make("div.end", {}, add("plus", "Add code cell at the end", "code", "Code"), add("text", "Add Markdown cell at the end", "markdown", "Markdown"));
@@ -93,7 +95,10 @@ export class Notebook {
   async load() {
     this.widgetState = null;
     this.take(await request("GET", `${this.path()}?outputs=false`));
+    this.live.open();
     this.showSaved();
+    // What they have printed meanwhile was not heard of.
+    for (const view of this.order) if (view.running) view.joinsLive();
     await Promise.all([this.loadKernel(), this.loadJobs()]);
     await this.loadTimes();
   }
@@ -136,6 +141,8 @@ export class Notebook {
         this.take({ ...answer, cells: answer.cells.map(given) }, written);
         if (this.mustWrite) this.saveChanged();
         this.mustWrite = false;
+        // It may be in a project by now.
+        if (!this.live.known) this.live.open();
       }
     } catch (error) {
       this.mustWrite = true;
@@ -215,6 +222,7 @@ export class Notebook {
       view.destroy();
       this.views.delete(id);
     }
+    this.live.gone([...gone]);
     // Reasons name cells by their places, which are known now.
     for (const view of this.order) view.showStale();
     let at = this.node.firstChild;
@@ -308,6 +316,8 @@ export class Notebook {
     const view = (id) => this.views.get(id);
     if (message.type === "event") {
       this.happens(message);
+    } else if (message.type === "live") {
+      this.live.receives(message.message);
     } else if (message.notebook !== this.id) {
       return;
     } else if (message.type === "changed") {
@@ -398,12 +408,27 @@ export class Notebook {
     const seen = [this.selected, ...this.order].find((view) => view && isInSight(view));
     const place = { selected: this.selected?.id, seen: seen?.id, top: seen?.node.getBoundingClientRect().top };
     sessionStorage.setItem(`place ${this.id}`, JSON.stringify(place));
+    const texts = [...this.unsaved].map(({ id, text, base }) => ({ id, text, base }));
+    // The storage may be too small for them.
+    if (texts.length > 0) attempt(() => sessionStorage.setItem(`texts ${this.id}`, JSON.stringify(texts)));
+  }
+
+  /** Takes what was typed in this tab before the page was loaded again, once. */
+  resumesTexts() {
+    const kept = sessionStorage.getItem(`texts ${this.id}`);
+    sessionStorage.removeItem(`texts ${this.id}`);
+    for (const text of JSON.parse(kept) ?? []) {
+      const view = this.views.get(text.id);
+      if (view) view.resumes(text);
+      else this.offerToRestore(text.id, text.text);
+    }
   }
 
   /** Goes where the person was before the page was loaded again, and stays there while outputs come, until the person acts. */
   resumes() {
     if (this.hasResumed) return;
     this.hasResumed = true;
+    this.resumesTexts();
     const kept = sessionStorage.getItem(`place ${this.id}`);
     if (!kept || this.toSelect) return;
     const { selected, seen, top } = JSON.parse(kept);
@@ -505,20 +530,18 @@ export class Notebook {
     const { source: base, revision: before } = view.base;
     this.writes += 1;
     this.showSaved();
+    this.live.report();
     try {
       const answer = await request("PUT", this.path("cells", view.id), { source: text, base, both: keepsBoth }, before);
       const change = answer.changes.find((each) => each.cell === view.id);
       view.written = this.written += 1;
       view.conflict.hidden = true;
-      if (change && change.before !== before) {
-        // The notebook has others' lines too: they are loaded, and what is typed meanwhile is merged with them.
-        view.base = { source: text, revision: before };
-        await this.catch(this.refresh(), "notebook");
-      } else {
-        view.base = { source: text, revision: change?.after ?? before };
-        if (view.data.revision !== before && view.data.revision !== view.base.revision) this.catch(this.refresh(), "notebook");
-        view.data = { ...view.data, source: text, revision: view.base.revision };
-      }
+      const isMerged = change && change.before !== before;
+      const revision = isMerged ? before : (change?.after ?? before);
+      // Where the notebook has others' lines too, `nb live` has said so before.
+      if ([base, text].includes(view.base.source)) view.base = { source: text, revision };
+      if (isMerged) await this.catch(this.refresh(), "notebook");
+      else view.data = { ...view.data, source: text, revision };
       view.show();
       this.page.clearProblem("save");
       return true;
@@ -825,6 +848,7 @@ export class Notebook {
 
   destroy() {
     this.isGone = true;
+    this.live.close();
     this.sizes.disconnect();
     closeWidgets(this);
     clearInterval(this.clock);
@@ -841,6 +865,13 @@ function nameWith(view, text) {
   const line = [...text.trim().split("\n", 1)[0].trim()];
   const first = line.length > FIRST_LINE ? `${line.slice(0, FIRST_LINE - 1).join("")}…` : line.join("");
   return first ? `${view.name} · ${first}` : view.name;
+}
+
+/** Does what may fail without harm. */
+function attempt(what) {
+  try {
+    what();
+  } catch {}
 }
 
 const capital = (word) => word[0].toUpperCase() + word.slice(1);

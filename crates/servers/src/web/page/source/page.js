@@ -238,8 +238,10 @@ class Page {
     document.body.classList.toggle("offline", !isConnected);
     if (isConnected) {
       this.clearProblem();
+      this.book?.live.open();
       this.book?.saveChanged();
     } else {
+      this.book?.live.ends();
       this.problem(LOST);
     }
   }

@@ -92,3 +92,6 @@ export class InSteps {
     else this.scrolledTo = undefined;
   }
 }
+
+/** Returns a text with the ends of lines that an editor has. */
+export const plain = (text) => text.replace(/\r\n?/g, "\n");

@@ -2,7 +2,7 @@
 // them.
 //
 // What a model is called does not decide what is drawn: its view does. So a model is drawn by its own view and no
-// other, and texts become safe where they become HTML, each time. Links between models are not made.
+// other, and texts become safe where they become HTML, each time.
 
 import "@lumino/widgets/style/index.css";
 import "@jupyter-widgets/controls/css/widgets-base.css";
@@ -44,8 +44,11 @@ const VIEWS = new Map([
   [`${OUTPUT} OutputModel`, `${OUTPUT} OutputView`],
 ]);
 
+/** The models that link two others, which have no view. */
+const LINKS = [`${CONTROLS} LinkModel`, `${CONTROLS} DirectionalLinkModel`];
+
 /** The classes that are loaded. A notebook gets no other class of the packages. */
-const CLASSES = new Set([...VIEWS.keys(), ...VIEWS.values()]);
+const CLASSES = new Set([...VIEWS.keys(), ...VIEWS.values(), ...LINKS]);
 
 /** The views that show the text of their model as HTML. */
 const HTML = ["HTMLView", "HTMLMathView"];
@@ -75,6 +78,18 @@ function withSafeText(View, sanitize) {
       } finally {
         this.model.set("value", text, { silent: true });
       }
+    }
+  };
+}
+
+/** Returns a model that links what two models show, and nothing else of them. */
+function withOwnNames(Model) {
+  const isShown = ([model, name]) => !`${name}`.startsWith("_") && Object.hasOwn(model?.attributes ?? {}, name);
+  return class extends Model {
+    updateBindings() {
+      const ends = [this.get("source"), this.get("target")];
+      if (ends.every((end) => end && isShown(end))) super.updateBindings();
+      else this.cleanup();
     }
   };
 }
@@ -138,13 +153,15 @@ class Manager extends HTMLManager {
   async loadClass(name, module, version) {
     if (!CLASSES.has(`${module} ${name}`)) throw new Error("this class is not loaded");
     const found = await super.loadClass(name, module, version);
+    if (LINKS.includes(`${module} ${name}`)) return withOwnNames(found);
     if (name === "OutputModel") return withSafeOutputs(found, this.inline_sanitize);
     return HTML.includes(name) ? withSafeText(found, this.inline_sanitize) : found;
   }
 
   /** Makes a model. One that cannot be made is a model without a view: the others are shown all the same. */
   async _make_model(options, state) {
-    if (!VIEWS.has(`${options.model_module} ${options.model_name}`)) return this.noModel(options.model_module, options.model_id);
+    const kind = `${options.model_module} ${options.model_name}`;
+    if (!VIEWS.has(kind) && !LINKS.includes(kind)) return this.noModel(options.model_module, options.model_id);
     try {
       return await super._make_model(options, state);
     } catch {
