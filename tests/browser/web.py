@@ -128,7 +128,7 @@ def agent_at_work(book):
 def conflict(book):
     say("a conflict shows both texts")
     book.write(1, "print('mine')")
-    nb("edit", BOOK, "agent000", "print('theirs')")
+    nb("edit", "--force", BOOK, "agent000", "print('theirs')")
     # The other text has arrived, and what was typed stays.
     expect(book.cell(1).locator(".note")).to_have_text("others changed it")
     expect(book.source(1)).to_contain_text("mine")

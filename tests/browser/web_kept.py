@@ -350,10 +350,10 @@ def dead_connection(book, line):
     say("a connection that says nothing is made anew")
     page = book.page
     count = len(line.sockets)
-    page.clock.fast_forward(80_000)
+    # A message of the last write may still come in between.
+    until(lambda: page.clock.fast_forward(80_000) or len(line.sockets) > count)
     others_write(ENDS, 0, "after it")
     expect(book.source(0)).to_have_text("after it")
-    assert len(line.sockets) == count + 1, (len(line.sockets), count)
 
 
 main()

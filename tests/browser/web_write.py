@@ -91,7 +91,7 @@ def other_lines(book):
 def same_lines(book):
     say("the same lines are shown with the difference and the other's name")
     replace(book, 1, "b = 2", "b = 'mine'")
-    nb("edit", BOOK, "letters0", "--replace", "b = 2", "b = 'theirs'")
+    nb("edit", "--force", BOOK, "letters0", "--replace", "b = 2", "b = 'theirs'")
     expect(book.cell(1).locator(".note")).to_have_text("others changed it")
     book.source(1).press("Control+s")
     box = book.cell(1).get_by_role("group", name="Conflict")

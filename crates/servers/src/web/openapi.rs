@@ -16,6 +16,7 @@ use super::cells::{
     CellBody, ClearBody, MoveBody, NewCellBody, RenameBody, RestoreBody, RunningCellAnswer,
     SourceDiffBody, UndoBody, WebCell, WebNotebook,
 };
+use super::chat::AssistantSetup;
 use super::chat::conversation::ConversationAnswer;
 use super::chat::routes::{AnswerBody, DoneAnswer, MessageBody, StopAnswer};
 use super::chat::turn::TurnEvent;
@@ -264,6 +265,10 @@ fn methods() -> Vec<RestMethod> {
         RestMethod::post::<EndBody, ShutdownAnswer>(
             "/api/notebooks/{id}/shutdown",
             "End the kernel",
+        ),
+        RestMethod::get::<AssistantSetup>(
+            "/api/assistant",
+            "Read who answers in conversations, or how that is set up; a command that prints the key is run",
         ),
         RestMethod::get::<ConversationAnswer>(CHAT, "Read the conversation with the assistant"),
         RestMethod::post::<MessageBody, TurnEvent>(

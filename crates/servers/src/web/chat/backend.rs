@@ -60,7 +60,7 @@ impl AssistantChoice {
         Ok(format!("{} at {}", provider.model(), provider.host()))
     }
 
-    /// Returns who answers, or how that is set up. No request is sent to a model.
+    /// Returns who answers, or how that is set up. No request is sent to a model, but the command that prints the key is run.
     pub(super) async fn setup(&self) -> AssistantSetup {
         match self.described().await {
             Ok(text) => AssistantSetup {
@@ -76,7 +76,7 @@ impl AssistantChoice {
 }
 
 /// Who answers on the page, as far as it is known before the first message.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(in crate::web) struct AssistantSetup {
     /// The model and its host, or the coding agent; else why there is none.

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::LocalPoolHandle;
 
-use super::backend::{AssistantChoice, AssistantSetup, Backend, StoredBackend, TurnEnd, TurnFront};
+use super::backend::{AssistantChoice, Backend, StoredBackend, TurnEnd, TurnFront};
 use super::turn::{Turn, TurnEvent, TurnLog, UpdateReader};
 use crate::agent::stored::{ChatFile, beginning};
 use crate::agent::update::Update;
@@ -53,8 +53,6 @@ pub(in crate::web) struct ConversationAnswer {
     running: Option<String>,
     /// The turns, the oldest first.
     turns: Vec<Turn>,
-    /// Who answers.
-    assistant: AssistantSetup,
 }
 
 /// A conversation.
@@ -171,13 +169,12 @@ impl Conversation {
     }
 
     /// Returns the conversation as pages see it.
-    pub(super) fn answer(&self, assistant: AssistantSetup) -> ConversationAnswer {
+    pub(super) fn answer(&self) -> ConversationAnswer {
         let state = self.state();
         let running = state.turns.back().filter(|_| state.running.is_some());
         ConversationAnswer {
             running: running.map(|log| log.id()),
             turns: state.turns.iter().map(|log| log.turn()).collect(),
-            assistant,
         }
     }
 

@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::OnceCell;
 use tokio_util::task::LocalPoolHandle;
 
 pub use self::backend::AssistantChoice;
@@ -31,8 +30,6 @@ pub(super) struct Conversations {
     /// The folder whose notebooks are served.
     root: PathBuf,
     open: Mutex<HashMap<String, Arc<Conversation>>>,
-    /// A command may print the key: it is run once.
-    setup: OnceCell<AssistantSetup>,
 }
 
 impl Conversations {
@@ -41,14 +38,12 @@ impl Conversations {
             choice,
             root: root.to_owned(),
             open: Mutex::default(),
-            setup: OnceCell::new(),
         }
     }
 
     /// Returns who answers, or how that is set up.
     pub(super) async fn setup(&self) -> AssistantSetup {
-        let setup = self.setup.get_or_init(|| self.choice.setup()).await;
-        setup.clone()
+        self.choice.setup().await
     }
 
     /// Returns the conversation about a notebook.

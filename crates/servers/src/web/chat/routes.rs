@@ -63,6 +63,7 @@ pub(in crate::web) struct DoneAnswer {}
 pub(in crate::web) fn routes() -> Router<Arc<WebServer>> {
     let chat = get(conversation).post(send_message).delete(forget);
     Router::new()
+        .route("/api/assistant", get(setup))
         .route("/api/notebooks/{id}/chat", chat)
         .route("/api/notebooks/{id}/chat/stop", post(stop))
         .route("/api/notebooks/{id}/chat/answer", post(answer))
@@ -95,8 +96,15 @@ async fn send_message(
 
 /// `GET /api/notebooks/{id}/chat`
 async fn conversation(State(server): Server, Path(id): Path<String>) -> Response {
-    let setup = server.assistant_setup().await;
-    reply(&server, &id, async |it| Reply::of(&it.answer(setup))).await
+    reply(&server, &id, async |it| Reply::of(&it.answer())).await
+}
+
+/// `GET /api/assistant`
+async fn setup(State(server): Server) -> Response {
+    let answer = Reply::of(&server.assistant_setup().await);
+    answer
+        .unwrap_or_else(|problem| Reply::of_problem(&problem))
+        .into_response()
 }
 
 /// `GET /api/notebooks/{id}/chat/{turn}`

@@ -96,14 +96,22 @@ export class AssistantPanel {
     }
     this.works(answer.running !== null);
     if (!isOpen) return;
-    const { text, hints } = answer.assistant;
-    this.setup.textContent = visible([text, ...hints].join("\n"));
+    this.showSetup();
     this.removeTurns();
     for (const turn of answer.turns) {
       const view = this.view(turn.id, turn.message);
       if (turn.id === answer.running) view.follow();
       else for (const event of turn.events) view.take(event);
     }
+  }
+
+  /** Says who answers, or how that is set up: once, as a command may print the key. */
+  async showSetup() {
+    if (this.isSetUp) return;
+    this.isSetUp = true;
+    const answer = await this.book.catch(request("GET", "/api/assistant"));
+    this.isSetUp = answer?.hints.length === 0;
+    if (answer) this.setup.textContent = visible([answer.text, ...answer.hints].join("\n"));
   }
 
   view(id, message) {

@@ -190,7 +190,7 @@ export class CellView {
         this.takeText(source, source, data.revision);
       } else if (!this.isChanged) {
         // What `nb live` has said may be newer than the answer.
-        const told = this.book.live.known?.get(this.id) ?? source;
+        const told = this.book.live.told(this.id) ?? source;
         this.takeText(told, told, told === source ? data.revision : this.base.revision);
       }
       if (this.editor && this.editorType !== data.type) this.makeEditor();

@@ -14,6 +14,13 @@ export class Live {
     this.book = book;
     /** The cells as `nb` knows them, by their ids, in their order; none if the notebook is not open there. */
     this.known = null;
+    /** Those of which `nb` has a text that is not the file's, until it is known which one counts. */
+    this.conflicts = new Set();
+  }
+
+  /** Returns the text that `nb` has last said or heard of a cell, if it is the file's but for what is unsaved. */
+  told(id) {
+    return this.conflicts.has(id) ? undefined : this.known?.get(id);
   }
 
   send(message) {
@@ -23,6 +30,7 @@ export class Live {
   /** Reports all cells: first the texts that the person began from. */
   open() {
     clearTimeout(this.next);
+    this.conflicts.clear();
     if (!this.book.hasResumed) return;
     const cells = this.book.order.map(({ id, data, base }) => ({ cell: id, id, cell_type: data.type, source: base.source }));
     const isSent = this.send({ type: "open", notebook: this.book.id, cells, dirty: false });
@@ -70,6 +78,10 @@ export class Live {
       return;
     } else if (message.type === "reopen") {
       this.open();
+    } else if (message.type === "conflict") {
+      this.conflicts.add(message.cell);
+    } else if (message.type === "settled") {
+      this.conflicts.delete(message.cell);
     } else if (message.type === "base") {
       this.book.views.get(message.cell)?.takeBase(plain(message.source));
     } else if (message.type === "problem") {
