@@ -156,8 +156,7 @@ def handle(book, index):
 
 
 def dial(book, index):
-    handle(book, index).focus()
-    book.page.keyboard.press("ArrowRight")
+    handle(book, index).press("ArrowRight")
 
 
 main()

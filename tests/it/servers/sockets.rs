@@ -26,12 +26,17 @@ impl BadServer {
         let ends = Arc::new(AtomicBool::new(false));
         let (is_over, bytes) = (ends.clone(), bytes.to_owned());
         std::thread::spawn(move || {
-            let mut open = Vec::new();
             for stream in listener.incoming().flatten() {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                open.extend(answer(stream, &bytes).filter(|_| !closes));
+                let bytes = bytes.clone();
+                // A client may connect and send no request.
+                std::thread::spawn(move || {
+                    let open = answer(stream, &bytes).filter(|_| !closes);
+                    // It stays open until the peer closes it.
+                    let _ = open.map(|mut open| std::io::copy(&mut open, &mut std::io::sink()));
+                });
             }
         });
         BadServer { address, ends }
