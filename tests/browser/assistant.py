@@ -8,6 +8,7 @@ import re
 import threading
 
 from lab import IS_THOROUGH, SECONDS, chromium, expect, nb, picture, say, until, write
+from live import records
 from web_tab import Book, Web, accessible
 
 NOTEBOOK = "sales.ipynb"
@@ -209,16 +210,21 @@ def asks(context, page, book, talk):
     expect(talk.step().locator(".state")).to_have_text("✗")
     expect(page.locator(".cell")).to_have_count(3)
     talk.say("Do tidy up", delete, ["It is gone."])
-    # One who is in that cell gets it back when somebody else allows it.
+    # Somebody else allows it: a cell in which one types stays all the same.
     other = context.new_page()
     other.goto(page.url)
     second = Talk(other, talk.model)
     expect(other.locator(".cell")).to_have_count(3)
     second.open()
     book.write(2, "mine = 1")
+    until(lambda: any("mine = 1" in record for record in records()))
     second.node.get_by_role("button", name="Allow (this time)").click()
     second.is_over()
     other.close()
+    expect(talk.step().locator(".state")).to_have_text("✗")
+    expect(book.source(2)).to_have_text("mine = 1")
+    # One who is in a cell that is removed by force gets it back.
+    nb("rm", NOTEBOOK, "2", "--force")
     expect(page.locator(".cell")).to_have_count(2)
     page.get_by_role("button", name="Restore", exact=True).click()
     expect(book.source(2)).to_have_text("mine = 1")
@@ -239,10 +245,15 @@ def conflicts(page, book, talk, cells):
     talk.say("Change it", [("read_cell", {"cell": cells[1]})], later, ["Changed."])
     expect(talk.step().locator(".state")).to_have_text("✓")
     book.write(1, "print('mine')")
+    until(lambda: any("print('mine')" in record for record in records()))
     typed.set()
     # In another tab, perhaps: here the person stays in the cell.
     talk.answer("Allow (this time)").dispatch_event("click")
     talk.is_over()
+    # It is told that the person types there.
+    expect(talk.step().locator(".state")).to_have_text("✗")
+    expect(talk.step()).to_contain_text("unsaved text")
+    nb("edit", "--force", NOTEBOOK, cells[1], "print('theirs')")
     expect(book.cell(1)).to_contain_text("others changed it")
     book.select(0)
     conflict = book.cell(1).get_by_role("group", name="Conflict")

@@ -297,7 +297,9 @@ fn a_kernel_killed_in_mid_cell_ends_the_request() {
         run(async {
             let mut kernel = Kernel::start(transport);
             let mut client = kernel.client().await;
-            let request = Execute::new("print('last words', flush=True)\nwhile True: pass");
+            // One write: `print` makes two, which ipykernel may send one after the other.
+            let code = "import sys\nsys.stdout.write('last words\\n'); sys.stdout.flush()\nwhile True: pass";
+            let request = Execute::new(code);
             let mut execution = client.start(&request).await.expect("it is there");
             let mut outputs = Vec::new();
             let mut killed = None;
