@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use super::spill::{Spill, SpillTo};
 use crate::zmtp::{Connection, ConnectionEvent};
 
 /// How many bytes are read at once for the file.
 const READ: usize = 256 * 1024;
+
+/// How many bytes stay in memory where the file takes none: its disk is full.
+const WITHOUT_FILE: usize = 128 << 20;
 
 /// What was read and not delivered yet, in this order.
 #[derive(Default)]
@@ -41,8 +44,11 @@ impl ReadAhead {
 
     /// Says whether more bytes may be read for the file.
     pub(super) fn takes_bytes(&self) -> bool {
-        let has_room = |spill: &Spill| spill.has_room(READ as u64);
-        self.last.is_empty() && self.spill.as_ref().is_some_and(has_room)
+        let has_room = |spill: &Spill| match self.last.is_empty() {
+            true => spill.has_room(READ as u64),
+            false => self.last.len() < WITHOUT_FILE,
+        };
+        self.spill.as_ref().is_some_and(has_room)
     }
 
     /// Returns the buffer for bytes that are read for the file; [`ReadAhead::spill`] follows.
@@ -51,10 +57,11 @@ impl ReadAhead {
         (&mut self.last).limit(READ)
     }
 
-    /// Moves the bytes that were just read into the file. If that fails, they stay in memory, and no more are taken until
-    /// they are decoded.
+    /// Moves the bytes that were just read into the file. If that fails, they and what is read after them stay in memory
+    /// until they are decoded.
     pub(super) fn spill(&mut self) {
         if let Some(spill) = &mut self.spill
+            && self.last.len() <= READ
             && spill.put(&[IoSlice::new(&self.last)]).is_ok()
         {
             self.last.clear();
@@ -76,10 +83,38 @@ impl ReadAhead {
             return Ok(false);
         }
         let mut space = connection.space();
-        while self.next.has_remaining() && space.has_remaining_mut() {
-            let room = space.chunk_mut().len().min(self.next.len());
-            space.put_slice(&self.next.split_to(room));
-        }
+        // No more than there is room for: the buffer would grow.
+        let room = space.chunk_mut().len().min(self.next.len());
+        space.put_slice(&self.next.split_to(room));
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zmtp::{FrameLimits, Role};
+
+    #[test]
+    fn where_the_file_takes_nothing_a_limited_number_of_bytes_stays_in_memory_in_order() {
+        let mut ahead = ReadAhead::new(Some(SpillTo {
+            folder: "/nonexistent".into(),
+            bytes: 1 << 30,
+        }));
+        let mut count = 0_u8;
+        while ahead.takes_bytes() {
+            ahead.space().put_bytes(count, READ);
+            ahead.spill();
+            count = count.wrapping_add(1);
+        }
+        assert_eq!(ahead.undecoded(), WITHOUT_FILE);
+        let mut connection = Connection::new(Role::Sub, Bytes::new(), FrameLimits::default());
+        assert!(ahead.decode(&mut connection).expect("no file is read"));
+        let decoded = WITHOUT_FILE - ahead.next.len();
+        assert!((1..READ).contains(&decoded), "{decoded}");
+        let number = |at: usize| ((decoded + at) / READ % 256) as u8;
+        let places = (0..ahead.next.len()).step_by(1000);
+        assert!({ places }.all(|at| ahead.next[at] == number(at)));
+        assert!(ahead.takes_bytes());
     }
 }
