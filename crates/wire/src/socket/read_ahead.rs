@@ -61,7 +61,7 @@ impl ReadAhead {
     /// until they are decoded.
     pub(super) fn spill(&mut self) {
         if let Some(spill) = &mut self.spill
-            && self.last.len() <= READ
+            && (1..=READ).contains(&self.last.len())
             && spill.put(&[IoSlice::new(&self.last)]).is_ok()
         {
             self.last.clear();
