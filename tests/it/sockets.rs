@@ -293,8 +293,8 @@ fn reads_ahead_onto_disk(spill_bytes: u64) {
         ..Worker::default()
     });
     let dialer = || worker.dialer.borrow();
-    // The decoder may hold a part of a message.
-    let rest = usize::from(MANY - first - 1) * LARGE;
+    // The decoder may hold a part of a message, and a read buffer.
+    let rest = usize::from(MANY - first - 2) * LARGE;
     let least = rest.min(usize::try_from(spill_bytes).expect("it fits"));
     works(&worker, 1 << 20, async {
         let all_read = async {
