@@ -4,10 +4,13 @@ The answer is a line for each: of every list, whether each text ran to its end, 
 values, so that two kernels can be compared. Files in the working directory count as variables, `file:NAME`.
 """
 
+import atexit
 import json
+import shutil
 import sys
+import tempfile
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.manager import KernelManager
 
 IN_KERNEL = '''
 import functools, json, os, shutil, sys, tempfile, types
@@ -114,8 +117,20 @@ sys.modules["player"] = player
 '''
 
 
+def kernel_on_sockets():
+    """Starts a kernel on Unix sockets: another process can take TCP ports before the kernel binds them."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{folder}/k")
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    return manager, client
+
+
 def main():
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = kernel_on_sockets()
     try:
         run(client, "exec(" + repr(IN_KERNEL) + ", {})")
         for line in sys.stdin:

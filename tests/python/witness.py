@@ -8,9 +8,7 @@ run as `graph.py` does. The argument is the file of the witness, with the facts 
 import json
 import sys
 
-from jupyter_client.manager import start_new_kernel
-
-from graph import IN_KERNEL
+from graph import IN_KERNEL, kernel_on_sockets
 
 START = '''
 import sys
@@ -39,7 +37,7 @@ sys.modules["player"].witness = space["start_in_kernel"](get_ipython())
 
 
 def main():
-    manager, client = start_new_kernel(kernel_name="python3")
+    manager, client = kernel_on_sockets()
     try:
         silently(client, "exec(" + repr(IN_KERNEL) + ", {})")
         silently(client, "exec(" + repr(START % (sys.argv[1], sys.argv[2:])) + ", {})")
