@@ -478,14 +478,16 @@ async fn attempt(
 
 async fn install_ipykernel(caller: &Caller, commands: InstallCommands) -> Result<(), Problem> {
     (caller.progress)(&format!("installs ipykernel: {commands}"));
-    blocking(caller, move |_| {
-        install(&commands).map_err(|error| {
-            Problem::new(ProblemKind::Failed, causes(&error))
-                .more_lines(&error.lines())
-                .hint(error.hint(&commands))
-        })
+    blocking(caller, move |_| run_install(&commands)).await
+}
+
+/// Runs the commands that change packages. Blocks.
+pub(super) fn run_install(commands: &InstallCommands) -> Result<(), Problem> {
+    install(commands).map_err(|error| {
+        Problem::new(ProblemKind::Failed, causes(&error))
+            .more_lines(&error.lines())
+            .hint(error.hint(commands))
     })
-    .await
 }
 
 /// Makes a problem of the error that kept a notebook from being opened; the hints name the notebook.

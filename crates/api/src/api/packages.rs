@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::caller::{Caller, blocking};
 use super::envelope::Answer;
+use super::open::run_install;
 use super::problem::{Problem, ProblemKind, causes};
 use crate::execution::imports::refresh_imports;
 use crate::hint;
@@ -21,7 +22,6 @@ use crate::kernel::process::Process;
 use crate::kernel::variables::ProcessVariables;
 use crate::lifecycle::target::Target;
 use crate::project::{Relation, Status};
-use crate::setup::install::install;
 
 /// How many packages are changed at once.
 const NAMES_MAX: usize = 100;
@@ -93,7 +93,7 @@ pub async fn packages(
             stay.join(", ")
         )),
         Err(error) => answer.notes.push(format!(
-            "the kernel was not told ({}): where an import fails, run importlib.invalidate_caches()",
+            "the running kernel was not made to look for new packages ({}): where an import fails, run importlib.invalidate_caches()",
             causes(&error)
         )),
     }
@@ -235,11 +235,7 @@ fn change(
         return Err(Problem::new(ProblemKind::Failed, text));
     }
     (caller.progress)(&format!("runs {commands}"));
-    install(&commands).map_err(|error| {
-        Problem::new(ProblemKind::Failed, causes(&error))
-            .more_lines(&error.lines())
-            .hint(error.hint(&commands))
-    })?;
+    run_install(&commands)?;
     let after = list()?;
     let only = |these: &[Package], those: &[Package]| {
         let only = these.iter().filter(|it| !those.contains(it));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::inspect::{self, Inspector};
-use super::vars::{ANSWER_TIMEOUT, VarsError};
+use super::vars::{self, VarsError};
 use crate::kernel::witness::literal;
 use crate::project::{Project, Session};
 
@@ -19,17 +19,8 @@ pub async fn refresh_imports(
     by: &str,
     packages: &[String],
 ) -> Result<Vec<String>, VarsError> {
-    let mut inspector = Inspector::join(project, key, session, by).await?;
+    let inspector = Inspector::join(project, key, session, by).await?;
     let call = format!("refresh({})", literal(&json!(packages).to_string()));
     let request = inspect::request(&call, inspector.is_beside());
-    let answer = inspector
-        .ask(&request, Some(ANSWER_TIMEOUT), std::future::pending())
-        .await;
-    inspector.leave().await;
-    let answer = answer?;
-    if let Some(why) = answer.failed {
-        return Err(VarsError::Refused(why));
-    }
-    let text = inspect::value(&answer.reply).map_err(VarsError::Refused)?;
-    serde_json::from_str(&text).map_err(|error| VarsError::Refused(error.to_string()))
+    vars::ask(inspector, &request).await
 }

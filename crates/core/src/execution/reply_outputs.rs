@@ -73,7 +73,7 @@ impl ReceivedOutputs {
 const SOURCE_CHARS: usize = 60;
 
 /// Returns a note about the source that a reply offers for a cell, as `%load` does: front ends put it there, and `nb` writes
-/// no cell that nobody asked it to write.
+/// only the cells that it is asked to write.
 pub(super) fn offered_source(reply: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Reply {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use crate::project::{Project, Session};
 
 /// How long the answer may take. Code that holds Python's global interpreter lock can delay it on a
 /// subshell.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The variables to list.
 #[derive(Clone, Debug)]
@@ -126,21 +127,29 @@ pub async fn list_variables(
         return Err(VarsError::Language { language });
     }
     let request = request(wanted, inspector.is_beside());
-    let answer = inspector
-        .ask(&request, Some(ANSWER_TIMEOUT), std::future::pending())
-        .await;
-    inspector.leave().await;
-    let answer = answer?;
-    if let Some(why) = answer.failed {
-        return Err(VarsError::Refused(why));
-    }
-    let found = parse(&answer.reply).map_err(VarsError::Refused)?;
+    let found: FoundVariables = ask(inspector, &request).await?;
     match &wanted.name {
         Some(name) if found.variables.is_empty() => Err(VarsError::Unknown {
             name: name.clone(),
             near: found.near,
         }),
         _ => Ok(found),
+    }
+}
+
+/// Sends a request for a value, and disconnects from the kernel.
+pub(super) async fn ask<T: DeserializeOwned>(
+    mut inspector: Inspector,
+    request: &Execute,
+) -> Result<T, VarsError> {
+    let answer = inspector
+        .ask(request, Some(ANSWER_TIMEOUT), std::future::pending())
+        .await;
+    inspector.leave().await;
+    let answer = answer?;
+    match answer.failed {
+        Some(why) => Err(VarsError::Refused(why)),
+        None => parse(&answer.reply).map_err(VarsError::Refused),
     }
 }
 
@@ -155,7 +164,7 @@ fn request(wanted: &VariablesRequest, beside: bool) -> Execute {
 }
 
 /// Parses the content of the reply.
-fn parse(content: &[u8]) -> Result<FoundVariables, String> {
+fn parse<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     let text = inspect::value(content)?;
     serde_json::from_str(&text).map_err(|error| format!("its answer is unreadable: {error}"))
 }
@@ -183,7 +192,7 @@ mod tests {
             "more": 4,
         });
         let value = json!({ "status": "ok", "data": { "text/plain": value.to_string() } });
-        let found = parse(&answer(&value)).expect("it is an answer");
+        let found: FoundVariables = parse(&answer(&value)).expect("it is an answer");
         assert_eq!(found.more, 4);
         let [df, x] = &found.variables[..] else {
             panic!("{found:?}");
@@ -197,13 +206,16 @@ mod tests {
     fn an_unexpected_answer_is_described() {
         let raised =
             json!({ "status": "error", "ename": "NameError", "evalue": "no", "traceback": [] });
-        assert_eq!(parse(&answer(&raised)), Err("NameError: no".to_owned()));
+        assert_eq!(
+            parse::<FoundVariables>(&answer(&raised)),
+            Err("NameError: no".to_owned())
+        );
         for unexpected in [json!(null), json!({ "data": {} }), json!([1])] {
-            let why = parse(&answer(&unexpected)).expect_err("no answer");
+            let why = parse::<FoundVariables>(&answer(&unexpected)).expect_err("no answer");
             assert!(why.contains("evaluates no expressions"), "{why}");
         }
-        assert!(parse(b"[").is_err());
+        assert!(parse::<FoundVariables>(b"[").is_err());
         let other = json!({ "data": { "text/plain": "'other'" } });
-        assert!(parse(&answer(&other)).is_err());
+        assert!(parse::<FoundVariables>(&answer(&other)).is_err());
     }
 }

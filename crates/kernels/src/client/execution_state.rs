@@ -290,7 +290,7 @@ impl ExecutionState {
         }
     }
 
-    /// Takes an event of a debugger, which concerns whatever the kernel runs. Its parent is a request of the debugger's.
+    /// Takes an event of a debugger, which concerns the code that runs. Its parent is a request of the debugger's.
     fn on_debug_event(&mut self, channel: Channel, message: &Verified) {
         #[derive(Deserialize)]
         struct DebugEvent {
